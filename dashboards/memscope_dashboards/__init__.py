@@ -1,0 +1,1 @@
+"""What people look at: the live view in a terminal and the report in a browser."""

@@ -1,0 +1,1 @@
+"""Recording in, frozen result out; one question a file."""

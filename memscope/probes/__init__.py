@@ -1,0 +1,1 @@
+"""Readings taken beside the program, each able to fail alone."""

@@ -1,0 +1,1 @@
+"""Memory health as a test that fails."""

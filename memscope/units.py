@@ -1,0 +1,82 @@
+"""Sizes and durations, read from what people write and written for people to read.
+
+GiB and MiB are 1024-based, GB and MB 1000-based; both are accepted and told apart.
+"""
+
+from __future__ import annotations
+
+import re
+
+from memscope.errors import MemscopeError
+
+BYTE_UNITS = {
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
+TIME_UNITS_S = {"NS": 1e-9, "US": 1e-6, "MS": 1e-3, "S": 1.0, "MIN": 60.0, "H": 3600.0}
+
+_QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%]*)\s*")
+
+
+def split_quantity(text: str) -> tuple[float, str]:
+    """Number and unit of ``text`` ("2 GiB" gives 2.0 and "GiB"). Raises MemscopeError."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        raise MemscopeError(f"{text!r} is not a number with a unit.", "Write it like 96MiB or 8GiB.")
+    return float(match[1]), match[2]
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of ``text`` ("96MiB", "8 GB", "1024"). Raises MemscopeError."""
+    number, unit = split_quantity(text)
+    factor = BYTE_UNITS.get(unit.upper() or "B")
+    if factor is None or number < 0:
+        raise MemscopeError(f"{text!r} is not a size.", "Write it like 96MiB, 8GiB or 8GB.")
+    return round(number * factor)
+
+
+def format_bytes(count: float) -> str:
+    """``count`` bytes for people: 1024-based, three digits ("71.2 MiB")."""
+    size = abs(count)
+    for unit, factor in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= factor:
+            return f"{count / factor:,.{_decimals(size / factor)}f} {unit}"
+    return f"{count:,.0f} B"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration for people ("12.3 ms", "4.0 s", "3 h 05 min")."""
+    size = abs(seconds)
+    if size >= 3600:
+        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d} min"
+    if size >= 60:
+        return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if size >= factor:
+            return f"{seconds / factor:,.{_decimals(size / factor)}f} {unit}"
+    return f"{seconds * 1e9:,.0f} ns" if seconds else "0 s"
+
+
+def format_value(value: float, unit: str) -> str:
+    """``value`` of a figure with its unit, as every screen shows it."""
+    if unit == "bytes":
+        return format_bytes(value)
+    if unit == "ms":
+        return format_seconds(value / 1e3)
+    if unit == "s":
+        return format_seconds(value)
+    if unit == "ratio":
+        return f"{value:.1%}"
+    text = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+    return f"{text} {unit}".strip()
+
+
+def _decimals(scaled: float) -> int:
+    return 0 if scaled >= 100 else 1 if scaled >= 10 else 2
