@@ -1,0 +1,36 @@
+"""Where every byte of GPU memory is, why it ran out, and which setting would have avoided it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memscope.errors import MemscopeError
+    from memscope.recording import Recording, open_recording
+    from memscope.writer import Recorder, active_recorder, record
+
+__all__ = [
+    "MemscopeError",
+    "Recorder",
+    "Recording",
+    "active_recorder",
+    "open_recording",
+    "record",
+]
+
+_HOMES = {
+    "MemscopeError": "memscope.errors",
+    "Recorder": "memscope.writer",
+    "Recording": "memscope.recording",
+    "active_recorder": "memscope.writer",
+    "open_recording": "memscope.recording",
+    "record": "memscope.writer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is named when it is first used: ``import memscope`` loads no pyarrow."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'memscope' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

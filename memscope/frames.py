@@ -1,0 +1,155 @@
+"""One message of the file: written with a checksum over all of it, checked before it is parsed.
+
+A recording is an ordinary Arrow IPC stream. Every message carries a *tag*: a line of fixed width in
+its metadata with its sequence number, rows, body length and the CRC-32 of the whole message (marker,
+lengths, flatbuffer, compressed body), taken with the CRC's own digits as zeros. So a reader frames and
+checks messages by itself and pyarrow never sees a damaged byte.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from memscope.events import COLUMNS
+
+MARKER = b"\xff\xff\xff\xff"
+END = MARKER + b"\x00\x00\x00\x00"
+TAG_KEY = b"memscope.frame"
+HEADER_KEY = b"memscope.header"
+MAX_METADATA_BYTES = 1 << 20
+MAX_FRAME_BYTES = 1 << 28
+
+_TAG = re.compile(
+    rb"memscope-frame seq=(\d{10}) first=(\d{14}) rows=(\d{8}) body=(\d{12}) crc=([0-9a-f]{8})"
+)
+_TAG_BYTES = len("memscope-frame seq= first= rows= body= crc=") + 10 + 14 + 8 + 12 + 8
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A whole, checked message: where it lies and what its tag says. Sequence 0 is the schema."""
+
+    offset: int
+    length: int
+    sequence: int
+    first_row: int
+    rows: int
+
+
+class Incomplete(Exception):
+    """The bytes may be the start of a message whose rest is not there (yet)."""
+
+
+class Broken(Exception):
+    """The bytes are no whole message."""
+
+
+def event_schema(header: Mapping[str, Any]) -> pa.Schema:
+    """The one schema of a recording, with ``header`` as JSON and an empty tag in its metadata."""
+    fields = [
+        pa.field(column.name, getattr(pa, column.type)(), metadata={"unit": column.unit})
+        for column in COLUMNS
+    ]
+    metadata = {HEADER_KEY: json.dumps(header), TAG_KEY: _tag(0, 0, 0, 0)}
+    return pa.schema(fields, metadata=metadata)
+
+
+def encode_schema(schema: pa.Schema) -> bytes:
+    """The schema message that opens a file."""
+    return _seal(bytearray(schema.serialize().to_pybytes()), 0)
+
+
+class BatchEncoder:
+    """Turns record batches into sealed messages."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._sink = _Sink()
+        self._writer = pa.ipc.new_stream(self._sink, schema, options=_OPTIONS)
+        self._has_schema = False
+
+    def encode(self, batch: pa.RecordBatch, *, sequence: int, first_row: int) -> bytes:
+        """The message of ``batch``; ``first_row`` rows came before it."""
+        self._sink.data.clear()
+        tag = _tag(sequence, first_row, batch.num_rows, 0)
+        self._writer.write_batch(batch, custom_metadata={TAG_KEY: tag})
+        message = self._sink.data
+        if not self._has_schema:  # the stream writer puts its own schema before the first batch
+            self._has_schema = True
+            del message[: _metadata_end(message, 0)]
+        return _seal(message, len(message) - _metadata_end(message, 0))
+
+
+class _Sink:
+    """A file for pyarrow that keeps what is written."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: Any) -> int:
+        self.data += data
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def check_frame(data: bytes | memoryview, position: int, *, base: int = 0) -> Frame:
+    """The whole message at ``position`` of ``data``, which lies at ``base`` of the file.
+
+    Raises Incomplete where more bytes could make it whole, Broken where none could.
+    """
+    available = len(data) - position
+    head = bytes(data[position : position + 8])
+    if not (MARKER + head[4:]).startswith(head[:4]) or head[:4] != MARKER[: len(head)]:
+        raise Broken
+    if available < 8:
+        raise Incomplete
+    end = _metadata_end(data, position)
+    if not 8 < end - position <= MAX_METADATA_BYTES:
+        raise Broken
+    if end > len(data):
+        raise Incomplete
+    metadata = bytes(data[position:end])
+    tag = _TAG.search(metadata)
+    if tag is None:
+        raise Broken
+    length = end - position + int(tag[4])
+    if length > MAX_FRAME_BYTES:
+        raise Broken
+    if length > available:
+        raise Incomplete
+    crc = zlib.crc32(metadata[: tag.start(5)] + b"0" * 8 + metadata[tag.end(5) :])
+    if zlib.crc32(data[end : position + length], crc) != int(tag[5], 16):
+        raise Broken
+    return Frame(base + position, length, int(tag[1]), int(tag[2]), int(tag[3]))
+
+
+def _metadata_end(data: bytes | bytearray | memoryview, position: int) -> int:
+    return position + 8 + int.from_bytes(data[position + 4 : position + 8], "little", signed=True)
+
+
+def _tag(sequence: int, first_row: int, rows: int, body: int) -> bytes:
+    text = f"memscope-frame seq={sequence:010d} first={first_row:014d} rows={rows:08d}"
+    return f"{text} body={body:012d} crc=00000000".encode()
+
+
+def _seal(message: bytearray, body_bytes: int) -> bytes:
+    """Fill in body length and CRC of a message whose tag holds zeros for both."""
+    end = len(message) - body_bytes
+    tag = _TAG.search(message, 0, end)
+    assert tag is not None, "a message without its tag"
+    body, crc = tag.span(4), tag.span(5)
+    tag = None  # the match exports the buffer that is written now
+    message[body[0] : body[1]] = b"%012d" % body_bytes
+    message[crc[0] : crc[1]] = b"%08x" % zlib.crc32(message)
+    return bytes(message)

@@ -1,0 +1,55 @@
+"""A recording opened: its header, its state, and its events in the order of the file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from memscope.errors import MemscopeError
+from memscope.storage import Batch, Header, Scanner, State
+
+
+class Recording:
+    """Raw facts only, as they stood when it was opened; what grows afterwards is not in it.
+
+    Batches are read from the file each time they are asked for, so that memory stays flat.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises MemscopeError where ``path`` is no readable recording."""
+        try:
+            self._scanner = Scanner(path)
+        except FileNotFoundError:
+            raise MemscopeError(f"{path} is empty.", "Record again.") from None
+        self._frames = self._scanner.scan()
+        self.path = self._scanner.path
+        self.header: Header = self._scanner.header
+        self.state: State = self._scanner.state()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._scanner.close()
+
+    def __len__(self) -> int:
+        """Number of whole batches."""
+        return len(self._frames)
+
+    def batches(self, limit: int | None = None) -> Iterator[Batch]:
+        """The first ``limit`` batches, or all of them, decoded one at a time."""
+        for frame in self._frames[:limit]:
+            yield self._scanner.read(frame)
+
+
+def open_recording(path: str | os.PathLike[str]) -> Recording:
+    """The recording at ``path``. Raises MemscopeError where it is none."""
+    return Recording(path)

@@ -1,0 +1,397 @@
+"""The file as a reader sees it: whole messages, what is missing between them, and its state.
+
+One scanner serves both a finished file and one that still grows. It checks bytes and sequence before
+any value is used, skips what is damaged, looks for the next whole message, and counts what was lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from memscope.errors import MemscopeError
+from memscope.events import COLUMNS, KINDS
+from memscope.frames import (
+    END,
+    HEADER_KEY,
+    MARKER,
+    MAX_FRAME_BYTES,
+    TAG_KEY,
+    Broken,
+    Frame,
+    Incomplete,
+    check_frame,
+)
+
+try:
+    import fcntl
+except ImportError:  # Windows reads, and cannot tell a running file from a cut one
+    fcntl = None  # type: ignore[assignment]
+
+FORMAT = (1, 0)
+CHUNK_BYTES = 1 << 24
+_ABSENT = {column.name: column.absent for column in COLUMNS}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a file says of itself: who wrote it, when, and the names of its kinds."""
+
+    format: tuple[int, int]
+    kinds: tuple[str, ...]
+    run_id: str
+    host: str
+    pid: int
+    rank: int | None
+    started_at_ns: int
+    started_monotonic_ns: int
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How whole a recording is: running, complete, cut or damaged."""
+
+    name: str
+    batches: int
+    rows: int
+    lost_rows: int
+    lost_bytes: int
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether figures may miss events that happened."""
+        return self.name in ("cut", "damaged")
+
+    def __str__(self) -> str:
+        read = f"{self.rows:,} events read in {self.batches:,} batches"
+        if self.name == "damaged":
+            lost = f"{self.lost_rows:,} events" if self.lost_rows else f"{self.lost_bytes:,} bytes"
+            return f"damaged: {read}, {lost} lost"
+        if self.name == "cut":
+            return f"cut: the program ended before the recording was closed; {read}"
+        return f"{self.name}: {read}"
+
+
+def decide_state(*, is_locked: bool, has_end: bool, has_damage: bool) -> str:
+    """The one place where a recording's state is named."""
+    if has_damage:
+        return "damaged"
+    if is_locked:
+        return "running"
+    return "complete" if has_end else "cut"
+
+
+class Batch:
+    """Events of one message, as arrays of ``rows`` values each.
+
+    An absent number is the column's ``absent`` value (−1, NaN for ``value``, 0 for ``address``).
+    """
+
+    __slots__ = ("_arrays", "_names", "_record", "rows", "sequence")
+
+    def __init__(self, record: pa.RecordBatch, sequence: int) -> None:
+        self._record = record
+        self._arrays: dict[str, npt.NDArray[Any]] = {}
+        self._names: tuple[npt.NDArray[np.int32], list[str]] | None = None
+        self.sequence = sequence
+        self.rows = record.num_rows
+
+    def __getitem__(self, column: str) -> npt.NDArray[Any]:
+        """The numbers of ``column``."""
+        array = self._arrays.get(column)
+        if array is None:
+            values = self._record.column(column)
+            if values.null_count:
+                values = pc.fill_null(values, pa.scalar(_ABSENT[column], values.type))
+            array = self._arrays[column] = values.to_numpy(zero_copy_only=False)
+        return array
+
+    @property
+    def names(self) -> tuple[npt.NDArray[np.int32], list[str]]:
+        """Column ``name`` as codes into a list of the batch's distinct names; −1 where absent."""
+        if self._names is None:
+            encoded = self._record.column("name").dictionary_encode()
+            codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+            self._names = codes, encoded.dictionary.to_pylist()
+        return self._names
+
+    def name(self, row: int) -> str | None:
+        """Name of one row."""
+        text: str | None = self._record.column("name")[row].as_py()
+        return text
+
+    def data(self, row: int) -> Any:
+        """Column ``data`` of one row, decoded; None where absent or not JSON."""
+        text = self._record.column("data")[row].as_py()
+        try:
+            return None if text is None else json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+
+    def where(self, kind: int) -> npt.NDArray[np.int64]:
+        """Row numbers of one kind."""
+        return np.flatnonzero(self["kind"] == kind)
+
+    @property
+    def record(self) -> pa.RecordBatch:
+        """The Arrow batch itself, for exports."""
+        return self._record
+
+
+class Scanner:
+    """Walks a file's messages from its start; ``poll`` goes on where the last one stopped."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises MemscopeError where ``path`` is no recording, FileNotFoundError where it is empty."""
+        self.path = Path(path)
+        self._fd = _open(self.path)
+        self._offset = 0
+        self._rows = self._lost_rows = self._lost_bytes = 0
+        self._sequence = 0
+        self._batches = 0
+        self._is_locked = self._has_end = False
+        try:
+            self.schema, self.header = self._read_schema()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another file lies at the path now, or this one was cut shorter."""
+        try:
+            now, mine = os.stat(self.path), os.fstat(self._fd)
+        except OSError:
+            return True
+        return (now.st_ino, now.st_dev) != (mine.st_ino, mine.st_dev) or now.st_size < self._offset
+
+    def poll(self, *, max_bytes: int = CHUNK_BYTES) -> list[Frame]:
+        """Frames that became whole since the last poll, reading about ``max_bytes`` at most."""
+        self._is_locked = is_locked_by_writer(self._fd)
+        frames: list[Frame] = []
+        data = _read_at(self._fd, self._offset, max_bytes)
+        position = 0
+        while position < len(data):
+            if data[position:] == END and self._is_at_end(position):
+                self._has_end = True
+                position += len(END)
+                break
+            frame = self._frame_at(data, position)
+            if frame is not None:
+                frames.append(frame)
+                position += frame.length
+            elif (found := self._skip_damage(data, position)) is not None:
+                position = found
+            elif position == 0 and len(data) == max_bytes < MAX_FRAME_BYTES:
+                return self.poll(max_bytes=max_bytes * 4)
+            else:
+                break
+        self._offset += position
+        return frames
+
+    def scan(self) -> list[Frame]:
+        """Every whole frame up to the file's present end."""
+        frames: list[Frame] = []
+        before = -1
+        while before < self._offset:
+            before = self._offset
+            frames += self.poll()
+        return frames
+
+    def read(self, frame: Frame) -> Batch:
+        """The events of ``frame``. Raises MemscopeError where its content is no batch of events."""
+        data = _read_at(self._fd, frame.offset, frame.length)
+        try:
+            record = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
+            record.validate(full=True)
+        except (pa.ArrowException, MemoryError, OverflowError) as error:
+            raise MemscopeError(
+                f"{self.path} holds a batch that cannot be read ({_one_line(error)}).",
+                "Record again; the file was not made by this program.",
+            ) from None
+        return Batch(record, frame.sequence)
+
+    def state(self) -> State:
+        """State as of the last poll."""
+        tail = 0 if self._is_locked or self._has_end else self._unreadable_tail()
+        name = decide_state(
+            is_locked=self._is_locked and not self._has_end,
+            has_end=self._has_end,
+            has_damage=bool(self._lost_rows or self._lost_bytes or tail),
+        )
+        return State(name, self._batches, self._rows, self._lost_rows, self._lost_bytes + tail)
+
+    def _frame_at(self, data: bytes, position: int) -> Frame | None:
+        """The next frame, counted; None where there is none, whole and in order, at ``position``."""
+        try:
+            frame = check_frame(data, position, base=self._offset)
+        except (Incomplete, Broken):
+            return None
+        if frame.sequence <= self._sequence:
+            return None
+        self._lost_rows += max(frame.first_row - self._rows - self._lost_rows, 0)
+        self._sequence = frame.sequence
+        self._rows += frame.rows
+        self._batches += 1
+        return frame
+
+    def _is_at_end(self, position: int) -> bool:
+        return os.fstat(self._fd).st_size == self._offset + position + len(END)
+
+    def _skip_damage(self, data: bytes, position: int) -> int | None:
+        """Where the next whole message of ``data`` starts; None where none follows (yet)."""
+        start = position
+        while (position := data.find(MARKER, position + 1)) >= 0:
+            is_end = data[position:] == END and self._is_at_end(position)
+            if is_end or self._is_next(data, position):
+                self._lost_bytes += position - start
+                return position
+        return None
+
+    def _is_next(self, data: bytes, position: int) -> bool:
+        try:
+            return check_frame(data, position).sequence > self._sequence
+        except (Incomplete, Broken):
+            return False
+
+    def _unreadable_tail(self) -> int:
+        """Bytes after the last whole message that cannot be the start of one."""
+        rest = os.fstat(self._fd).st_size - self._offset
+        try:
+            check_frame(_read_at(self._fd, self._offset, min(rest, CHUNK_BYTES)), 0)
+        except Broken:
+            return rest
+        except Incomplete:
+            pass
+        return 0
+
+    def _read_schema(self) -> tuple[pa.Schema, Header]:
+        data = _read_at(self._fd, 0, 1 << 20)
+        if not data:
+            raise FileNotFoundError(self.path)
+        try:
+            frame = check_frame(data, 0)
+            schema = pa.ipc.read_schema(pa.py_buffer(data[: frame.length]))
+            header = _parse_header(json.loads(schema.metadata[HEADER_KEY]))
+            _check_columns(schema)
+        except MemscopeError as error:
+            raise MemscopeError(f"{self.path} {error.problem}", error.next_step) from None
+        except Exception as error:
+            raise self._refusal(data, isinstance(error, Incomplete)) from None
+        self._offset = frame.length
+        return schema, header
+
+    def _refusal(self, data: bytes, is_incomplete: bool) -> MemscopeError:
+        if HEADER_KEY not in data and TAG_KEY not in data and b"memscope-frame" not in data:
+            if is_incomplete and MARKER.startswith(data[:4]):
+                return _cut_header(self.path)
+            return MemscopeError(
+                f"{self.path} is not a memscope recording.", "Name a file that `memscope` recorded."
+            )
+        if is_incomplete:
+            return _cut_header(self.path)
+        return MemscopeError(
+            f"{self.path} is damaged in its header, so none of it can be read.",
+            "Take another copy of the file, or record again.",
+        )
+
+
+def is_locked_by_writer(fd: int) -> bool:
+    """Whether a recorder still holds the file. Always False where the system has no flock."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return False
+
+
+def _open(path: Path) -> int:
+    try:
+        if path.is_dir():
+            raise MemscopeError(f"{path} is a folder.", "Name the recording inside it.")
+        return os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    except FileNotFoundError:
+        raise MemscopeError(
+            f"{path} does not exist.", "Check the path; `memscope decode -o PATH` makes one."
+        ) from None
+    except OSError as error:
+        raise MemscopeError(
+            f"{path} cannot be read ({error.strerror}).", "Check its permissions."
+        ) from None
+
+
+def _cut_header(path: Path) -> MemscopeError:
+    return MemscopeError(
+        f"{path} is cut inside its header, so it holds no event.", "Record again."
+    )
+
+
+def _parse_header(fields: Mapping[str, Any]) -> Header:
+    major, minor = fields["format"]
+    if major != FORMAT[0]:
+        raise MemscopeError(
+            f"has format {major}.{minor}; this memscope reads {FORMAT[0]}.x.",
+            "Upgrade with `pip install -U memscope-torch`.",
+        )
+    kinds = tuple(map(str, fields["kinds"]))
+    if any(name != known for name, known in zip(kinds, KINDS, strict=False)):
+        raise MemscopeError("names its kinds in another order.", "Record again.")
+    return Header(
+        format=(int(major), int(minor)),
+        kinds=kinds,
+        run_id=str(fields["run_id"]),
+        host=str(fields["host"]),
+        pid=int(fields["pid"]),
+        rank=None if fields["rank"] is None else int(fields["rank"]),
+        started_at_ns=int(fields["started_at_ns"]),
+        started_monotonic_ns=int(fields["started_monotonic_ns"]),
+        command=tuple(map(str, fields["command"])),
+    )
+
+
+def _check_columns(schema: pa.Schema) -> None:
+    for column in COLUMNS:
+        if schema.field(column.name).type != getattr(pa, column.type)():
+            raise MemscopeError(f"has no column {column.name} of {column.type}.", "Record again.")
+
+
+def _read_at(fd: int, offset: int, count: int) -> bytes:
+    os.lseek(fd, offset, os.SEEK_SET)
+    return os.read(fd, count)
+
+
+def unknown_kinds(header: Header) -> dict[int, str]:
+    """Codes of ``header`` that this version does not know, by name."""
+    return {code: name for code, name in enumerate(header.kinds) if code >= len(KINDS)}
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,405 @@
+"""Recorder: one append on the program's thread; a thread of its own encodes and writes.
+
+Nothing here may disturb the program: a fault while recording stops the recording, with one line on
+stderr, and never the program.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import pyarrow as pa
+
+from memscope import events
+from memscope.errors import MemscopeError
+from memscope.frames import END, BatchEncoder, encode_schema, event_schema
+from memscope.storage import FORMAT
+
+try:
+    import fcntl
+except ImportError:
+    fcntl = None  # type: ignore[assignment]
+
+Row = tuple[Any, ...]
+Probe = Callable[["Recorder"], None]
+
+WAKE_SECONDS = 0.05
+FLUSH_SECONDS = 0.5
+FLUSH_ROWS = 4096
+SAMPLE_SECONDS = 0.1
+MAX_BACKLOG_ROWS = 500_000
+
+_clock = time.perf_counter_ns
+_thread = threading.get_ident
+_open_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
+_active: list[Recorder] = []
+
+
+class Recorder:
+    """Writes one recording. Off is None: call sites guard, there is no null object."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, force: bool = False, probes: Sequence[Probe] = ()
+    ) -> None:
+        """Open ``path`` and flush the header. Raises MemscopeError where that cannot be done."""
+        self.path = Path(path)
+        self.clock = _clock
+        self.stopped: str | None = None
+        self._rows: list[Row] = []
+        self._append = self._rows.append
+        self._probes = list(probes)
+        self._dropped: dict[tuple[int, int, str | None], list[int]] = {}
+        self._step = -1
+        self._wake = threading.Event()
+        self._closing = False
+        self._file = _create(self.path, force=force)
+        self._start_ns = _clock()
+        schema = event_schema(_header())
+        self._schema = schema
+        self._encoder = BatchEncoder(schema)
+        self._sequence = self._written_rows = 0
+        self._good_bytes = 0
+        self._write(encode_schema(schema))
+        self._thread = threading.Thread(target=self._run, name="memscope-writer", daemon=True)
+        self._thread.start()
+        _open_recorders.add(self)
+
+    # -- the program's side -------------------------------------------------------------------
+
+    def emit(
+        self,
+        kind: int,
+        step: int = -1,
+        layer: int = -1,
+        *,
+        device: int = -1,
+        stream: int = -1,
+        request: int = -1,
+        name: str | None = None,
+        bytes: int | None = None,
+        address: int | None = None,
+        duration_ns: int | None = None,
+        value: float | None = None,
+        data: object = None,
+        at_ns: int | None = None,
+    ) -> None:
+        """Append one event. ``at_ns``: when it happened, by ``clock``, if not now."""
+        self._append(
+            (
+                _clock() if at_ns is None else at_ns,
+                kind,
+                step,
+                layer,
+                device,
+                stream,
+                _thread(),
+                request,
+                name,
+                bytes,
+                address,
+                duration_ns,
+                value,
+                data,
+            )
+        )
+
+    def fact(self, key: str, data: object) -> None:
+        """Record something learnt; the last value of a key counts."""
+        self.emit(events.FACT, name=key, data=data)
+
+    def sample(
+        self,
+        metric: str,
+        *,
+        bytes: int | None = None,
+        value: float | None = None,
+        step: int = -1,
+        layer: int = -1,
+        device: int = -1,
+    ) -> None:
+        """Record one reading of ``metric``. A reading that could not be had is not recorded."""
+        self.emit(
+            events.SAMPLE, step, layer, device=device, name=metric, bytes=bytes, value=value
+        )
+
+    def mark(self, name: str) -> None:
+        """A moment of the user's own."""
+        self.emit(events.MARK, self._step, name=name)
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """A stretch of the user's own."""
+        start = _clock()
+        try:
+            yield
+        finally:
+            self.emit(events.PHASE, self._step, name=name, duration_ns=_clock() - start)
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[int]:
+        """One step; its number is yielded. Rows that belong to it are emitted inside."""
+        self._step += 1
+        number, start = self._step, _clock()
+        try:
+            yield number
+        finally:
+            self.emit(events.STEP, number, duration_ns=_clock() - start)
+
+    def close(self) -> None:
+        """Write what is left and the end marker; safe to call twice."""
+        if self._closing:
+            return
+        self._closing = True
+        self._append = _ignore
+        self._wake.set()
+        self._thread.join()
+        self._end()
+
+    def __enter__(self) -> Self:
+        _active.append(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(ValueError):
+            _active.remove(self)
+        self.close()
+
+    @property
+    def dropped_rows(self) -> int:
+        """Rows that became sums because the backlog was full."""
+        return self._dropped_total
+
+    _dropped_total = 0
+
+    # -- the writer's thread ------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._drain()
+        except OSError as error:
+            self._stop(f"{self.path} cannot be written ({error.strerror})")
+        except Exception as error:
+            self._stop(f"a fault in memscope: {type(error).__name__}: {error}")
+
+    def _drain(self) -> None:
+        rows, flushed, sampled = self._rows, time.monotonic(), 0.0
+        while not self._closing:
+            self._wake.wait(WAKE_SECONDS)
+            now = time.monotonic()
+            if now - sampled >= SAMPLE_SECONDS:
+                sampled = now
+                self._sample_probes()
+            self._bound_backlog()
+            if len(rows) >= FLUSH_ROWS or (rows and now - flushed >= FLUSH_SECONDS):
+                flushed = now
+                self._flush()
+        self._flush()
+
+    def _flush(self) -> None:
+        rows = self._rows
+        while rows:
+            count = min(len(rows), 1 << 16)
+            taken = rows[:count]
+            del rows[:count]
+            self._write_rows(taken)
+        if self._dropped:
+            sums, self._dropped = self._dropped, {}
+            self._write_rows(_sum_rows(sums))
+
+    def _write_rows(self, rows: list[Row]) -> None:
+        self._sequence += 1
+        batch = encode_rows(rows, self._start_ns, self._schema)
+        first = self._written_rows
+        self._write(self._encoder.encode(batch, sequence=self._sequence, first_row=first))
+        self._written_rows += len(rows)
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) :]
+        self._good_bytes += len(data)
+
+    def _bound_backlog(self) -> None:
+        """Where rows come faster than they can be written, keep sums a step instead."""
+        rows = self._rows
+        if len(rows) < MAX_BACKLOG_ROWS:
+            return
+        excess = rows[FLUSH_ROWS:]
+        del rows[FLUSH_ROWS : FLUSH_ROWS + len(excess)]
+        for row in excess:
+            if row[1] in _KEPT:
+                rows.append(row)
+                continue
+            sums = self._dropped.setdefault((row[1], row[2], row[8]), [0, 0, 0, 0])
+            sums[0] += 1
+            sums[1] += row[9] or 0
+            sums[2] += row[11] or 0
+            sums[3] = row[0]
+            self._dropped_total += 1
+
+    def _sample_probes(self) -> None:
+        for probe in tuple(self._probes):
+            try:
+                probe(self)
+            except Exception as error:
+                self._probes.remove(probe)
+                name = getattr(probe, "name", type(probe).__name__)
+                self.fact(f"probe.{name}", {"stopped": f"{type(error).__name__}: {error}"})
+
+    def _stop(self, reason: str) -> None:
+        """Give up recording; the program goes on."""
+        self.stopped = reason
+        self._append = _ignore
+        self._rows.clear()
+        with contextlib.suppress(Exception):
+            print(f"memscope: recording stopped: {reason}; the program goes on.", file=sys.stderr)
+        with contextlib.suppress(Exception):
+            self._file.truncate(self._good_bytes)
+            self._file.seek(self._good_bytes)
+            self._write_rows([_row(events.FACT, "recorder.stopped", {"reason": reason})])
+
+    def _end(self) -> None:
+        _open_recorders.discard(self)
+        with contextlib.suppress(OSError):
+            if self.stopped is None:
+                self._write(END)
+        self._file.close()
+
+    def _leave_in_child(self) -> None:
+        """After a fork the file belongs to the parent alone."""
+        self._append = _ignore
+        self._closing = True
+        self.stopped = "forked"
+        with contextlib.suppress(ValueError):
+            _active.remove(self)
+        self._file.close()
+
+
+# Rows that are never replaced by sums: they are rare, and a view without them would be wrong.
+_KEPT = frozenset(
+    (events.FACT, events.STEP, events.OOM, events.MARK, events.PHASE, events.SEGMENT, events.BLOCK)
+)
+
+
+def encode_rows(rows: Sequence[Row], start_ns: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as one Arrow batch of ``schema``; times relative to ``start_ns``."""
+    columns = list(zip(*rows, strict=True))
+    columns[0] = [at - start_ns for at in columns[0]]  # type: ignore[call-overload]
+    columns[-1] = [_to_json(data) for data in columns[-1]]  # type: ignore[call-overload]
+    arrays = [
+        pa.nulls(len(rows), field.type)
+        if column.count(None) == len(rows)
+        else pa.array(column, field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.record_batch(arrays, schema=schema)
+
+
+def active_recorder() -> Recorder | None:
+    """The innermost recorder that is open as a context, or None."""
+    return _active[-1] if _active else None
+
+
+def record(path: str | os.PathLike[str], *, force: bool = False) -> Recorder:
+    """A Recorder at ``path`` that also samples this process, for use in a ``with`` block."""
+    from memscope.probes import default_probes
+
+    return Recorder(path, force=force, probes=default_probes())
+
+
+def _create(path: Path, *, force: bool) -> IO[bytes]:
+    """A new file at ``path``, locked for as long as it is written."""
+    if path.is_dir():
+        raise MemscopeError(f"{path} is a folder.", "Name a file in it: -o FOLDER/run.mscope.")
+    if path.exists() and not force:
+        raise MemscopeError(f"{path} exists.", "Name another file, or overwrite it with --force.")
+    try:
+        if force:
+            path.unlink(missing_ok=True)  # readers of the old file keep what they have
+        file = open(path, "xb", buffering=0)  # noqa: SIM115 - closed by Recorder.close
+    except OSError as error:
+        raise MemscopeError(
+            f"{path} cannot be written ({error.strerror}).", "Name a folder you may write to."
+        ) from None
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    return file
+
+
+def _header() -> dict[str, Any]:
+    return {
+        "format": list(FORMAT),
+        "kinds": list(events.KINDS),
+        "run_id": os.environ.get("MEMSCOPE_RUN_ID") or uuid.uuid4().hex,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "rank": int(rank) if (rank := os.environ.get("RANK", "")).isdigit() else None,
+        "started_at_ns": time.time_ns(),
+        "started_monotonic_ns": time.monotonic_ns(),
+        "command": [str(word) for word in sys.argv],
+    }
+
+
+def _row(kind: int, name: str | None, data: object, **fields: int) -> Row:
+    given = {"t_ns": _clock(), "kind": kind, "name": name, "data": data, **fields}
+    ids = ("step", "layer", "device", "stream", "thread", "request")
+    return tuple(
+        given.get(column.name, -1 if column.name in ids else None) for column in events.COLUMNS
+    )
+
+
+def _sum_rows(sums: dict[tuple[int, int, str | None], list[int]]) -> list[Row]:
+    return [
+        _row(
+            events.DROPPED,
+            name,
+            {"kind": events.KINDS[kind], "rows": count},
+            t_ns=at,
+            step=step,
+            bytes=size,
+            duration_ns=duration,
+            value=count,
+        )
+        for (kind, step, name), (count, size, duration, at) in sums.items()
+    ]
+
+
+def _to_json(data: object) -> str | None:
+    if data is None or isinstance(data, str):
+        return data
+    return json.dumps(data, default=str)
+
+
+def _ignore(row: Row) -> None:
+    """Where rows go once a recorder is closed or stopped."""
+
+
+def _close_all() -> None:
+    for recorder in tuple(_open_recorders):
+        recorder.close()
+
+
+def _leave_in_child() -> None:
+    for recorder in tuple(_open_recorders):
+        recorder._leave_in_child()
+    _open_recorders.clear()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_in_child)
