@@ -1,0 +1,10 @@
+"""Which token comes next."""
+
+from __future__ import annotations
+
+import torch
+
+
+def greedy(logits: torch.Tensor) -> int:
+    """The most likely token of logits (vocab,); the lowest id where several are equal."""
+    return int(torch.argmax(logits))
