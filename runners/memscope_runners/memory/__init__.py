@@ -1,0 +1,1 @@
+"""Where the weights are: devices, buffers, the weight pool and the residency window."""

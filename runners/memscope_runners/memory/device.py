@@ -1,0 +1,206 @@
+"""A device that holds bytes, and the one that every machine has: its own memory, bounded."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import platform
+import threading
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from memscope.units import format_bytes
+from memscope_runners.memory.transfer import FinishedTransfer, Transfer, WorkerTransfer
+
+
+class DeviceOutOfMemory(Exception):
+    """An allocation that the device limit leaves no room for; every figure in bytes."""
+
+    def __init__(self, requested: int, *, allocated: int, limit: int, total: int) -> None:
+        super().__init__(
+            f"{format_bytes(requested)} requested, {format_bytes(max(limit - allocated, 0))} free: "
+            f"{format_bytes(allocated)} of {format_bytes(limit)} are handed out"
+        )
+        self.requested = requested
+        self.allocated = allocated
+        self.limit = limit
+        self.total = total
+
+    def figures(self) -> dict[str, Any]:
+        """What the `oom` row carries as its data."""
+        return {
+            "scope": "engine",
+            "free": max(self.limit - self.allocated, 0),
+            "allocated": self.allocated,
+            "reserved": self.allocated,
+            "total": self.total,
+            "limit": self.limit,
+        }
+
+
+@dataclass(slots=True, eq=False)
+class Buffer:
+    """A piece of device memory. `weights` are typed views of it, which live as long as it does."""
+
+    bytes: int
+    owner: str
+    address: int
+    memory: torch.Tensor | None  # uint8 (bytes,); None once freed
+    weights: Any = None
+
+
+Copy = tuple[Buffer, torch.Tensor]  # uint8 (bytes,) of the same size
+
+
+class Device(Protocol):
+    """Memory handed out by driver calls within a limit, filled by copies from the host.
+
+    A copy is started and waited for; its duration is read from the transfer afterwards, so that
+    a device with streams and events can answer late.
+    """
+
+    name: str
+    kind: str
+    total_bytes: int
+    limit_bytes: int
+    malloc_count: int
+    free_count: int
+
+    @property
+    def allocated_bytes(self) -> int: ...
+
+    @property
+    def peak_bytes(self) -> int: ...
+
+    @property
+    def copied_bytes(self) -> int: ...
+
+    def malloc(self, bytes: int, owner: str) -> Buffer: ...
+
+    def free(self, buffer: Buffer) -> None: ...
+
+    def tensor(self, buffer: Buffer) -> torch.Tensor: ...
+
+    def fill(self, buffer: Buffer, byte: int) -> None: ...
+
+    def upload(self, buffer: Buffer, source: torch.Tensor) -> None: ...
+
+    def start_upload(self, copies: Sequence[Copy], *, ahead: bool) -> Transfer: ...
+
+    def close(self) -> None: ...
+
+
+class HostDevice:
+    """The machine's own memory behind an enforced limit: each buffer is an anonymous mapping.
+
+    `allocated_bytes` falls as a buffer is freed, as it would on a card. Its mapping goes when the
+    last view goes, so a view that outlives its buffer stays readable; `mapped_bytes` counts it.
+    """
+
+    kind = "host"
+
+    def __init__(self, *, limit_bytes: int | None = None) -> None:
+        self.name = f"host ({platform.machine()}, {os.cpu_count()} cores)"
+        self.total_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self.limit_bytes = self.total_bytes if limit_bytes is None else limit_bytes
+        self.malloc_count = 0
+        self.free_count = 0
+        self.allocated_bytes = 0
+        self.peak_bytes = 0
+        self.copied_bytes = 0
+        self._mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+        self._copied_lock = threading.Lock()
+        self._worker: ThreadPoolExecutor | None = None
+
+    @property
+    def mapped_bytes(self) -> int:
+        """Bytes still mapped: what is handed out, and what a view keeps alive after its free."""
+        return sum(len(mapping) for mapping in self._mappings)
+
+    def malloc(self, bytes: int, owner: str) -> Buffer:
+        """A buffer of `bytes` zeros. Raises DeviceOutOfMemory past the limit."""
+        if bytes <= 0:
+            raise ValueError(f"a buffer of {bytes} bytes")
+        if self.allocated_bytes + bytes > self.limit_bytes:
+            raise self._out_of_memory(bytes)
+        memory = self._map(bytes)
+        self.malloc_count += 1
+        self.allocated_bytes += bytes
+        self.peak_bytes = max(self.peak_bytes, self.allocated_bytes)
+        return Buffer(bytes, owner, memory.data_ptr(), memory)
+
+    def free(self, buffer: Buffer) -> None:
+        """Gives the bytes back; ValueError where that was done before."""
+        self.tensor(buffer)
+        buffer.memory = buffer.weights = None
+        self.free_count += 1
+        self.allocated_bytes -= buffer.bytes
+
+    def tensor(self, buffer: Buffer) -> torch.Tensor:
+        """The bytes as uint8 (bytes,); ValueError where the buffer is freed."""
+        if buffer.memory is None:
+            raise ValueError(f"the buffer of {buffer.bytes} bytes of {buffer.owner} is freed")
+        return buffer.memory
+
+    def fill(self, buffer: Buffer, byte: int) -> None:
+        """Overwrites every byte."""
+        ctypes.memset(self.tensor(buffer).data_ptr(), byte, buffer.bytes)
+
+    def upload(self, buffer: Buffer, source: torch.Tensor) -> None:
+        """Copies uint8 (bytes,) into the buffer, which has exactly that size."""
+        memory = self.tensor(buffer)
+        if source.numel() != buffer.bytes or source.dtype != torch.uint8:
+            raise ValueError(f"{source.numel()} × {source.dtype} into {buffer.bytes} bytes")
+        # memmove lets go of the GIL and keeps to one thread, beside the one that computes.
+        ctypes.memmove(memory.data_ptr(), source.contiguous().data_ptr(), buffer.bytes)
+        with self._copied_lock:
+            self.copied_bytes += buffer.bytes
+
+    def start_upload(self, copies: Sequence[Copy], *, ahead: bool) -> Transfer:
+        """Copies one after the other: at once, or `ahead` in the worker thread."""
+        copy_all = partial(self._copy_all, copies)
+        if not ahead:
+            return FinishedTransfer(copy_all)
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, thread_name_prefix="memscope-upload")
+        return WorkerTransfer(self._worker, copy_all)
+
+    def close(self) -> None:
+        """Lets the worker thread finish and end."""
+        if self._worker is not None:
+            self._worker.shutdown()
+            self._worker = None
+
+    def _copy_all(self, copies: Sequence[Copy]) -> list[int]:
+        durations_ns = []
+        for buffer, source in copies:
+            started_ns = perf_counter_ns()
+            self.upload(buffer, source)
+            durations_ns.append(perf_counter_ns() - started_ns)
+        return durations_ns
+
+    def _map(self, bytes: int) -> torch.Tensor:
+        try:
+            mapping = mmap.mmap(-1, bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            raise self._out_of_memory(bytes) from error
+        self._mappings.add(mapping)
+        # numpy holds the mapping for as long as a view lives; torch.frombuffer does not.
+        return torch.from_numpy(np.frombuffer(mapping, dtype=np.uint8))
+
+    def _out_of_memory(self, requested: int) -> DeviceOutOfMemory:
+        return DeviceOutOfMemory(
+            requested,
+            allocated=self.allocated_bytes,
+            limit=self.limit_bytes,
+            total=self.total_bytes,
+        )

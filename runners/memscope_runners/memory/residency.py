@@ -1,0 +1,272 @@
+"""The residency window: brings each layer's weights to the device in time, evicts by policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+from memscope import events
+from memscope_runners.memory.allocators import Allocator
+from memscope_runners.memory.device import Buffer, Device
+from memscope_runners.memory.parts import Part, split_layout
+from memscope_runners.memory.policies import WindowPolicy
+from memscope_runners.memory.transfer import Transfer
+from memscope_runners.q8.slab import Q8Weight, SlabLayout
+from memscope_runners.q8.weights import embedding_rows
+
+if TYPE_CHECKING:
+    from memscope.writer import Recorder
+
+POISON = 0x7F  # as scales NaN
+WINDOW = {"reason": "window"}
+SHUTDOWN = {"reason": "shutdown"}
+
+
+class SlabSource(Protocol):
+    """Where the slabs come from; layer L is the head."""
+
+    @property
+    def layer_layout(self) -> SlabLayout: ...
+    @property
+    def head_layout(self) -> SlabLayout: ...
+    @property
+    def fixed(self) -> Mapping[str, torch.Tensor]: ...
+    def slab(self, layer: int) -> torch.Tensor: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A layer on its way to the device or there, for the sake of `step`."""
+
+    layer: int
+    step: int
+    parts: tuple[Part, ...]
+    buffers: list[Buffer]
+    transfer: Transfer
+    weights: dict[str, Q8Weight]
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.bytes for part in self.parts)
+
+
+class Residency:
+    """A WeightSource over a device that need not hold the whole model.
+
+    The weights of a layer hold until the next layer is entered. With `prefetch`, the next layer
+    is copied while this one computes. With `poison`, an evicted buffer is overwritten, so that
+    weights used after their eviction give NaN. Entering a layer raises DeviceOutOfMemory where
+    its buffers do not fit.
+    """
+
+    def __init__(
+        self,
+        source: SlabSource,
+        device: Device,
+        allocator: Allocator,
+        policy: WindowPolicy,
+        *,
+        unit: str = "slab",
+        prefetch: bool = False,
+        poison: bool = False,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self.layers = policy.layers
+        self._source = source
+        self._device = device
+        self._allocator = allocator
+        self._policy = policy
+        self._prefetch = prefetch
+        self._poison = poison
+        self._recorder = recorder
+        self._layer_parts = split_layout(source.layer_layout, unit)
+        self._head_parts = (Part.of_entry(source.head_layout.entry("lm_head")),)
+        self._resident: dict[int, Load] = {}  # the one in flight among them
+        self._in_flight: Load | None = None
+        self._head: Load | None = None
+        self._step = 0
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes of the layer that is being uploaded ahead, until it is entered."""
+        return 0 if self._in_flight is None else self._in_flight.bytes
+
+    def preload(self) -> int:
+        """Uploads lm_head and what the policy would not evict unused; how many layers that is."""
+        self._ready_head()
+        layers = self._policy.preloaded()
+        for layer in layers:
+            self._ready(layer)
+        return len(layers)
+
+    def begin_step(self, step: int) -> None:
+        """The next sweep over the layers is `step`; prefill is 0."""
+        self._step = step
+        self._ready_head()
+
+    def enter_layer(self, layer: int) -> Mapping[str, Q8Weight]:
+        """The weights of the layer about to run, by the names of its entries."""
+        if self._in_flight is not None and self._in_flight.layer == layer:
+            self._settle(self._in_flight)
+        for other in self._policy.evicted(layer, self._resident):
+            self._evict(other)
+        load = self._ready(layer)
+        if self._recorder is not None:
+            self._recorder.emit(events.LAYER, self._step, layer)
+        if self._prefetch and self._in_flight is None:
+            self._upload_ahead(layer)
+        return load.weights
+
+    def enter_head(self) -> Q8Weight:
+        """lm_head, about to run."""
+        load = self._ready_head()
+        if self._recorder is not None:
+            self._recorder.emit(events.LAYER, self._step, self.layers)
+        return load.weights["lm_head"]
+
+    def head_rows(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """Embeddings of int64 (tokens,): float32 (tokens, hidden)."""
+        return embedding_rows(self._source.fixed, self._ready_head().weights["lm_head"], token_ids)
+
+    def end_step(self) -> None:
+        """To be called before the step's own row: what belongs to the step is emitted by now."""
+        if self._in_flight is not None and self._in_flight.step <= self._step:
+            self._settle(self._in_flight)
+        if self._recorder is not None:
+            sample, step = self._recorder.sample, self._step
+            sample("residency.in_flight_bytes", bytes=self.in_flight_bytes, step=step)
+            sample("pool.idle_bytes", bytes=self._allocator.idle_bytes, step=step)
+            sample("device.allocated_bytes", bytes=self._device.allocated_bytes, step=step)
+            sample("device.peak_bytes", bytes=self._device.peak_bytes, step=step)
+
+    def close(self) -> None:
+        """Releases everything. Raises what an upload still in flight raised."""
+        try:
+            if self._in_flight is not None:
+                self._settle(self._in_flight)
+        finally:
+            for load in [*self._resident.values(), *([self._head] if self._head else [])]:
+                self._release(load, -1, SHUTDOWN)
+            self._resident.clear()
+            self._head = None
+            self._allocator.close()
+
+    def _ready(self, layer: int) -> Load:
+        load = self._resident.get(layer)
+        if load is None:
+            load = self._start(layer, self._step, self._layer_parts, ahead=False)
+            self._resident[layer] = load
+            self._finish(load)
+        return load
+
+    def _ready_head(self) -> Load:
+        if self._head is None:
+            self._head = self._start(self.layers, self._step, self._head_parts, ahead=False)
+            self._finish(self._head)
+        return self._head
+
+    def _upload_ahead(self, layer: int) -> None:
+        following = self._policy.ahead(layer, self._resident)
+        if following is None:
+            return
+        for other in self._policy.evicted_ahead(following, self._resident):
+            self._evict(other)
+        step = self._step if following > layer else self._step + 1
+        load = self._start(following, step, self._layer_parts, ahead=True)
+        self._resident[following] = self._in_flight = load
+
+    def _start(self, layer: int, step: int, parts: tuple[Part, ...], *, ahead: bool) -> Load:
+        slab = self._source.slab(layer)
+        buffers = self._take(parts, layer)
+        copies = [(buffer, part.source(slab)) for buffer, part in zip(buffers, parts, strict=True)]
+        try:
+            transfer = self._device.start_upload(copies, ahead=ahead)
+        except BaseException:
+            self._give_back(parts, buffers, self._step, layer)
+            raise
+        return Load(layer, step, parts, buffers, transfer, self._weights(parts, buffers))
+
+    def _take(self, parts: tuple[Part, ...], layer: int) -> list[Buffer]:
+        buffers: list[Buffer] = []
+        try:
+            for part in parts:
+                buffers.append(self._allocator.take(part.geometry, part.bytes, self._step, layer))
+        except BaseException:
+            self._give_back(parts, buffers, self._step, layer)
+            raise
+        return buffers
+
+    def _weights(self, parts: tuple[Part, ...], buffers: list[Buffer]) -> dict[str, Q8Weight]:
+        weights = {}
+        for part, buffer in zip(parts, buffers, strict=True):
+            if buffer.weights is None:
+                buffer.weights = part.weights(self._device.tensor(buffer))
+            for entry, weight in zip(part.entries, buffer.weights, strict=True):
+                weights[entry.name] = weight
+        return weights
+
+    def _settle(self, load: Load) -> None:
+        """The upload ahead is over: waits for it, and forgets the layer where it failed."""
+        self._in_flight = None
+        try:
+            self._finish(load)
+        except BaseException:
+            del self._resident[load.layer]
+            self._give_back(load.parts, load.buffers, self._step, load.layer)
+            raise
+
+    def _finish(self, load: Load) -> None:
+        waited_ns = load.transfer.wait()
+        if self._recorder is None:
+            return
+        emit = self._recorder.emit
+        for part, duration_ns in zip(load.parts, load.transfer.durations_ns, strict=True):
+            emit(
+                events.UPLOAD,
+                load.step,
+                load.layer,
+                name=part.name,
+                bytes=part.bytes,
+                duration_ns=duration_ns,
+                value=len(part.entries),
+                at_ns=load.transfer.issued_ns,
+            )
+        if waited_ns:
+            emit(
+                events.WAIT,
+                load.step,
+                load.layer,
+                duration_ns=waited_ns,
+                at_ns=perf_counter_ns() - waited_ns,
+            )
+
+    def _evict(self, layer: int) -> None:
+        load = self._resident[layer]
+        if load is self._in_flight:
+            self._settle(load)
+        del self._resident[layer]
+        self._release(load, self._step, WINDOW)
+
+    def _release(self, load: Load, step: int, reason: dict[str, str]) -> None:
+        if self._recorder is not None:
+            self._recorder.emit(
+                events.EVICT,
+                step,
+                load.layer,
+                bytes=load.bytes,
+                value=len(load.weights),
+                data=reason,
+            )
+        self._give_back(load.parts, load.buffers, step, load.layer)
+
+    def _give_back(
+        self, parts: tuple[Part, ...], buffers: list[Buffer], step: int, layer: int
+    ) -> None:
+        for part, buffer in zip(parts, buffers, strict=False):  # fewer where taking failed
+            if self._poison:
+                self._device.fill(buffer, POISON)
+            self._allocator.give_back(buffer, part.geometry, step, layer)

@@ -1,0 +1,79 @@
+"""The weight pool: evicted buffers wait here for the next layer of their geometry."""
+
+from __future__ import annotations
+
+from memscope import events
+from memscope_runners.memory.device import Buffer, DeviceOutOfMemory
+from memscope_runners.memory.driver import Driver
+
+MAX_IDLE_BUFFERS = 128
+
+
+class WeightPool:
+    """Reuses a buffer for its exact geometry alone, in constant time; keeps at most `max_idle`.
+
+    One more than that is really freed. Where the device has no room left, the idle buffers of
+    the other geometries are freed and the allocation is tried once more.
+    """
+
+    name = "pool"
+
+    def __init__(self, driver: Driver, *, max_idle: int = MAX_IDLE_BUFFERS) -> None:
+        self.idle_bytes = 0
+        self.idle_count = 0
+        self._driver = driver
+        self._recorder = driver.recorder
+        self._max_idle = max_idle
+        self._idle: dict[str, list[Buffer]] = {}
+
+    def take(self, geometry: str, bytes: int, step: int, layer: int) -> Buffer:
+        """A buffer of that geometry, idle or fresh. Raises DeviceOutOfMemory."""
+        idle = self._idle.get(geometry)
+        if not idle:
+            self._emit(events.POOL_MISS, geometry, bytes, step, layer)
+            return self._malloc(bytes, step, layer)
+        buffer = idle.pop()
+        assert buffer.bytes == bytes, f"geometry {geometry}: {buffer.bytes} and {bytes} bytes"
+        self.idle_count -= 1
+        self.idle_bytes -= bytes
+        self._emit(events.POOL_HIT, geometry, bytes, step, layer)
+        return buffer
+
+    def give_back(self, buffer: Buffer, geometry: str, step: int, layer: int) -> None:
+        """Keeps the buffer for reuse, or frees it where the pool is full."""
+        if self.idle_count >= self._max_idle:
+            self._emit(events.POOL_OVERFLOW, geometry, buffer.bytes, step, layer)
+            self._driver.free(buffer, step, layer)
+            return
+        self._idle.setdefault(geometry, []).append(buffer)
+        self.idle_count += 1
+        self.idle_bytes += buffer.bytes
+        self._emit(events.POOL_RETURN, geometry, buffer.bytes, step, layer)
+
+    def close(self) -> None:
+        """Frees every idle buffer."""
+        self._free_idle(-1, -1)
+
+    def _malloc(self, bytes: int, step: int, layer: int) -> Buffer:
+        try:
+            return self._driver.malloc(bytes, step, layer)
+        except DeviceOutOfMemory:
+            if not self.idle_count:
+                raise
+        # A miss: whatever is idle has another geometry.
+        self._free_idle(step, layer)
+        buffer = self._driver.malloc(bytes, step, layer)
+        if self._recorder is not None:
+            self._recorder.emit(events.ALLOC_RETRY, step, layer, bytes=bytes)
+        return buffer
+
+    def _free_idle(self, step: int, layer: int) -> None:
+        for buffers in self._idle.values():
+            for buffer in buffers:
+                self._driver.free(buffer, step, layer)
+        self._idle.clear()
+        self.idle_count = self.idle_bytes = 0
+
+    def _emit(self, kind: int, geometry: str, bytes: int, step: int, layer: int) -> None:
+        if self._recorder is not None:
+            self._recorder.emit(kind, step, layer, name=geometry, bytes=bytes)
