@@ -1,9 +1,9 @@
 """One message of the file: written with a checksum over all of it, checked before it is parsed.
 
-A recording is an ordinary Arrow IPC stream. Every message carries a *tag*: a line of fixed width in
-its metadata with its sequence number, rows, body length and the CRC-32 of the whole message (marker,
-lengths, flatbuffer, compressed body), taken with the CRC's own digits as zeros. So a reader frames and
-checks messages by itself and pyarrow never sees a damaged byte.
+A recording is an ordinary Arrow IPC stream. Every message carries a *tag*: a line of fixed width
+in its metadata with its sequence number, rows, body length and the CRC-32 of the whole message
+(marker, lengths, flatbuffer, compressed body), taken with the CRC's own digits as zeros. So a
+reader frames and checks messages by itself and pyarrow never sees a damaged byte.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class BatchEncoder:
     """Turns record batches into sealed messages."""
 
     def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
         self._sink = _Sink()
         self._writer = pa.ipc.new_stream(self._sink, schema, options=_OPTIONS)
         self._has_schema = False
@@ -85,6 +86,11 @@ class BatchEncoder:
             self._has_schema = True
             del message[: _metadata_end(message, 0)]
         return _seal(message, len(message) - _metadata_end(message, 0))
+
+    def close(self, *, sequence: int, first_row: int) -> bytes:
+        """What closes a file: a message of no rows, then the stream's end marker."""
+        empty = pa.RecordBatch.from_pylist([], schema=self._schema)
+        return self.encode(empty, sequence=sequence, first_row=first_row) + END
 
 
 class _Sink:

@@ -1,7 +1,11 @@
 """The file as a reader sees it: whole messages, what is missing between them, and its state.
 
-One scanner serves both a finished file and one that still grows. It checks bytes and sequence before
-any value is used, skips what is damaged, looks for the next whole message, and counts what was lost.
+The writer closes a file with a message of no rows and the stream's own end marker: the marker alone
+is eight bytes that a cut inside a batch can leave at the end by chance.
+
+One scanner serves both a finished file and one that still grows. It checks bytes and sequence
+before any value is used, skips what is damaged, looks for the next whole message, and counts what
+was lost.
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -153,14 +156,14 @@ class Scanner:
     """Walks a file's messages from its start; ``poll`` goes on where the last one stopped."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises MemscopeError where ``path`` is no recording, FileNotFoundError where it is empty."""
+        """Raises MemscopeError where it is no recording, FileNotFoundError where it is empty."""
         self.path = Path(path)
         self._fd = _open(self.path)
         self._offset = 0
         self._rows = self._lost_rows = self._lost_bytes = 0
         self._sequence = 0
         self._batches = 0
-        self._is_locked = self._has_end = False
+        self._is_locked = self._is_closed = self._has_end = False
         try:
             self.schema, self.header = self._read_schema()
         except BaseException:
@@ -170,9 +173,7 @@ class Scanner:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -197,14 +198,15 @@ class Scanner:
         data = _read_at(self._fd, self._offset, max_bytes)
         position = 0
         while position < len(data):
-            if data[position:] == END and self._is_at_end(position):
+            if self._is_closed and data[position:] == END:
                 self._has_end = True
                 position += len(END)
                 break
             frame = self._frame_at(data, position)
             if frame is not None:
-                frames.append(frame)
                 position += frame.length
+                if not self._is_closed:
+                    frames.append(frame)
             elif (found := self._skip_damage(data, position)) is not None:
                 position = found
             elif position == 0 and len(data) == max_bytes < MAX_FRAME_BYTES:
@@ -247,7 +249,7 @@ class Scanner:
         return State(name, self._batches, self._rows, self._lost_rows, self._lost_bytes + tail)
 
     def _frame_at(self, data: bytes, position: int) -> Frame | None:
-        """The next frame, counted; None where there is none, whole and in order, at ``position``."""
+        """The next frame, counted; None where none, whole and in order, is at ``position``."""
         try:
             frame = check_frame(data, position, base=self._offset)
         except (Incomplete, Broken):
@@ -257,18 +259,15 @@ class Scanner:
         self._lost_rows += max(frame.first_row - self._rows - self._lost_rows, 0)
         self._sequence = frame.sequence
         self._rows += frame.rows
-        self._batches += 1
+        self._is_closed = frame.rows == 0
+        self._batches += not self._is_closed
         return frame
-
-    def _is_at_end(self, position: int) -> bool:
-        return os.fstat(self._fd).st_size == self._offset + position + len(END)
 
     def _skip_damage(self, data: bytes, position: int) -> int | None:
         """Where the next whole message of ``data`` starts; None where none follows (yet)."""
         start = position
         while (position := data.find(MARKER, position + 1)) >= 0:
-            is_end = data[position:] == END and self._is_at_end(position)
-            if is_end or self._is_next(data, position):
+            if self._is_next(data, position):
                 self._lost_bytes += position - start
                 return position
         return None
@@ -349,9 +348,7 @@ def _open(path: Path) -> int:
 
 
 def _cut_header(path: Path) -> MemscopeError:
-    return MemscopeError(
-        f"{path} is cut inside its header, so it holds no event.", "Record again."
-    )
+    return MemscopeError(f"{path} is cut inside its header, so it holds no event.", "Record again.")
 
 
 def _parse_header(fields: Mapping[str, Any]) -> Header:

@@ -29,7 +29,7 @@ def split_quantity(text: str) -> tuple[float, str]:
     """Number and unit of ``text`` ("2 GiB" gives 2.0 and "GiB"). Raises MemscopeError."""
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        raise MemscopeError(f"{text!r} is not a number with a unit.", "Write it like 96MiB or 8GiB.")
+        raise MemscopeError(f"{text!r} is not a number with a unit.", "Write it like 96MiB.")
     return float(match[1]), match[2]
 
 

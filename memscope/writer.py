@@ -18,14 +18,14 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Protocol, Self
 
+import numpy as np
 import pyarrow as pa
 
 from memscope import events
 from memscope.errors import MemscopeError
-from memscope.frames import END, BatchEncoder, encode_schema, event_schema
+from memscope.frames import BatchEncoder, encode_schema, event_schema
 from memscope.storage import FORMAT
 
 try:
@@ -43,9 +43,82 @@ SAMPLE_SECONDS = 0.1
 MAX_BACKLOG_ROWS = 500_000
 
 _clock = time.perf_counter_ns
-_thread = threading.get_ident
 _open_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 _active: list[Recorder] = []
+
+
+class Emit(Protocol):
+    """Appends one event; see ``memscope.events`` for what each kind carries.
+
+    ``at_ns``: when it happened, by ``Recorder.clock``, if not now. ``data`` is encoded later and
+    must not change any more.
+    """
+
+    def __call__(
+        self,
+        kind: int,
+        step: int = -1,
+        layer: int = -1,
+        name: str | None = None,
+        bytes: int | None = None,
+        duration_ns: int | None = None,
+        value: float | None = None,
+        data: object = None,
+        address: int | None = None,
+        device: int = -1,
+        stream: int = -1,
+        request: int = -1,
+        at_ns: int | None = None,
+    ) -> None: ...
+
+
+def _make_emit(rows: list[Row]) -> tuple[Emit, Callable[[], None]]:
+    """``emit`` into ``rows``, and what turns it off. A closure costs half of what a method does."""
+    append, clock, thread = rows.append, _clock, threading.get_ident
+
+    def emit(
+        kind: int,
+        step: int = -1,
+        layer: int = -1,
+        name: str | None = None,
+        bytes: int | None = None,
+        duration_ns: int | None = None,
+        value: float | None = None,
+        data: object = None,
+        address: int | None = None,
+        device: int = -1,
+        stream: int = -1,
+        request: int = -1,
+        at_ns: int | None = None,
+    ) -> None:
+        append(
+            (
+                at_ns or clock(),
+                kind,
+                step,
+                layer,
+                name,
+                bytes,
+                duration_ns,
+                value,
+                data,
+                address,
+                device,
+                stream,
+                request,
+                thread(),
+            )
+        )
+
+    def switch_off() -> None:
+        nonlocal append
+        append = _ignore
+
+    return emit, switch_off
+
+
+def _ignore(row: Row) -> None:
+    """Where rows go once a recorder is closed or stopped."""
 
 
 class Recorder:
@@ -57,64 +130,26 @@ class Recorder:
         """Open ``path`` and flush the header. Raises MemscopeError where that cannot be done."""
         self.path = Path(path)
         self.clock = _clock
-        self.stopped: str | None = None
+        self.stopped: str | None = None  # why nothing is recorded any more
+        self.dropped_rows = 0  # became sums because the backlog was full
         self._rows: list[Row] = []
-        self._append = self._rows.append
+        self.emit, self._switch_off = _make_emit(self._rows)
         self._probes = list(probes)
         self._dropped: dict[tuple[int, int, str | None], list[int]] = {}
         self._step = -1
         self._wake = threading.Event()
         self._closing = False
-        self._file = _create(self.path, force=force)
+        self._sequence = self._written_rows = self._good_bytes = 0
+        self._schema = event_schema(_header())
+        self._encoder = BatchEncoder(self._schema)
         self._start_ns = _clock()
-        schema = event_schema(_header())
-        self._schema = schema
-        self._encoder = BatchEncoder(schema)
-        self._sequence = self._written_rows = 0
-        self._good_bytes = 0
-        self._write(encode_schema(schema))
+        self._file = _create(self.path, force=force)
+        self._write_header()
         self._thread = threading.Thread(target=self._run, name="memscope-writer", daemon=True)
         self._thread.start()
         _open_recorders.add(self)
 
     # -- the program's side -------------------------------------------------------------------
-
-    def emit(
-        self,
-        kind: int,
-        step: int = -1,
-        layer: int = -1,
-        *,
-        device: int = -1,
-        stream: int = -1,
-        request: int = -1,
-        name: str | None = None,
-        bytes: int | None = None,
-        address: int | None = None,
-        duration_ns: int | None = None,
-        value: float | None = None,
-        data: object = None,
-        at_ns: int | None = None,
-    ) -> None:
-        """Append one event. ``at_ns``: when it happened, by ``clock``, if not now."""
-        self._append(
-            (
-                _clock() if at_ns is None else at_ns,
-                kind,
-                step,
-                layer,
-                device,
-                stream,
-                _thread(),
-                request,
-                name,
-                bytes,
-                address,
-                duration_ns,
-                value,
-                data,
-            )
-        )
 
     def fact(self, key: str, data: object) -> None:
         """Record something learnt; the last value of a key counts."""
@@ -131,9 +166,7 @@ class Recorder:
         device: int = -1,
     ) -> None:
         """Record one reading of ``metric``. A reading that could not be had is not recorded."""
-        self.emit(
-            events.SAMPLE, step, layer, device=device, name=metric, bytes=bytes, value=value
-        )
+        self.emit(events.SAMPLE, step, layer, metric, bytes, value=value, device=device)
 
     def mark(self, name: str) -> None:
         """A moment of the user's own."""
@@ -163,7 +196,7 @@ class Recorder:
         if self._closing:
             return
         self._closing = True
-        self._append = _ignore
+        self._switch_off()
         self._wake.set()
         self._thread.join()
         self._end()
@@ -172,21 +205,20 @@ class Recorder:
         _active.append(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(ValueError):
             _active.remove(self)
         self.close()
 
-    @property
-    def dropped_rows(self) -> int:
-        """Rows that became sums because the backlog was full."""
-        return self._dropped_total
-
-    _dropped_total = 0
-
     # -- the writer's thread ------------------------------------------------------------------
+
+    def _write_header(self) -> None:
+        try:
+            self._write(encode_schema(self._schema))
+        except OSError as error:
+            self._file.close()
+            self.path.unlink(missing_ok=True)
+            raise _unwritable(self.path, error) from None
 
     def _run(self) -> None:
         try:
@@ -213,9 +245,8 @@ class Recorder:
     def _flush(self) -> None:
         rows = self._rows
         while rows:
-            count = min(len(rows), 1 << 16)
-            taken = rows[:count]
-            del rows[:count]
+            taken = rows[:FLUSH_ROWS]  # transposing more rows at once costs twice as much a row
+            del rows[: len(taken)]
             self._write_rows(taken)
         if self._dropped:
             sums, self._dropped = self._dropped, {}
@@ -245,12 +276,12 @@ class Recorder:
             if row[1] in _KEPT:
                 rows.append(row)
                 continue
-            sums = self._dropped.setdefault((row[1], row[2], row[8]), [0, 0, 0, 0])
+            sums = self._dropped.setdefault((row[1], row[2], row[4]), [0, 0, 0, 0])
             sums[0] += 1
-            sums[1] += row[9] or 0
-            sums[2] += row[11] or 0
+            sums[1] += row[5] or 0
+            sums[2] += row[6] or 0
             sums[3] = row[0]
-            self._dropped_total += 1
+            self.dropped_rows += 1
 
     def _sample_probes(self) -> None:
         for probe in tuple(self._probes):
@@ -264,7 +295,7 @@ class Recorder:
     def _stop(self, reason: str) -> None:
         """Give up recording; the program goes on."""
         self.stopped = reason
-        self._append = _ignore
+        self._switch_off()
         self._rows.clear()
         with contextlib.suppress(Exception):
             print(f"memscope: recording stopped: {reason}; the program goes on.", file=sys.stderr)
@@ -277,12 +308,14 @@ class Recorder:
         _open_recorders.discard(self)
         with contextlib.suppress(OSError):
             if self.stopped is None:
-                self._write(END)
+                self._write(
+                    self._encoder.close(sequence=self._sequence + 1, first_row=self._written_rows)
+                )
         self._file.close()
 
     def _leave_in_child(self) -> None:
         """After a fork the file belongs to the parent alone."""
-        self._append = _ignore
+        self._switch_off()
         self._closing = True
         self.stopped = "forked"
         with contextlib.suppress(ValueError):
@@ -298,16 +331,19 @@ _KEPT = frozenset(
 
 def encode_rows(rows: Sequence[Row], start_ns: int, schema: pa.Schema) -> pa.RecordBatch:
     """Rows as one Arrow batch of ``schema``; times relative to ``start_ns``."""
-    columns = list(zip(*rows, strict=True))
-    columns[0] = [at - start_ns for at in columns[0]]  # type: ignore[call-overload]
-    columns[-1] = [_to_json(data) for data in columns[-1]]  # type: ignore[call-overload]
-    arrays = [
-        pa.nulls(len(rows), field.type)
-        if column.count(None) == len(rows)
-        else pa.array(column, field.type)
-        for column, field in zip(columns, schema, strict=True)
-    ]
+    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+    arrays = [_encode(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    arrays[0] = pa.array(np.array(columns[0], dtype=np.int64) - start_ns)
     return pa.record_batch(arrays, schema=schema)
+
+
+def _encode(column: Sequence[Any], type: pa.DataType) -> pa.Array:
+    first = column[0]
+    if column.count(first) == len(column) and not isinstance(first, dict):  # most columns, cheaply
+        return pa.repeat(pa.scalar(first, type), len(column))
+    if pa.types.is_string(type):
+        column = [None if text is None else _to_text(text) for text in column]
+    return pa.array(column, type)
 
 
 def active_recorder() -> Recorder | None:
@@ -333,12 +369,16 @@ def _create(path: Path, *, force: bool) -> IO[bytes]:
             path.unlink(missing_ok=True)  # readers of the old file keep what they have
         file = open(path, "xb", buffering=0)  # noqa: SIM115 - closed by Recorder.close
     except OSError as error:
-        raise MemscopeError(
-            f"{path} cannot be written ({error.strerror}).", "Name a folder you may write to."
-        ) from None
+        raise _unwritable(path, error) from None
     if fcntl is not None:
         fcntl.flock(file, fcntl.LOCK_EX)
     return file
+
+
+def _unwritable(path: Path, error: OSError) -> MemscopeError:
+    return MemscopeError(
+        f"{path} cannot be written ({error.strerror}).", "Name a folder with room to write in."
+    )
 
 
 def _header() -> dict[str, Any]:
@@ -379,14 +419,8 @@ def _sum_rows(sums: dict[tuple[int, int, str | None], list[int]]) -> list[Row]:
     ]
 
 
-def _to_json(data: object) -> str | None:
-    if data is None or isinstance(data, str):
-        return data
-    return json.dumps(data, default=str)
-
-
-def _ignore(row: Row) -> None:
-    """Where rows go once a recorder is closed or stopped."""
+def _to_text(data: object) -> str:
+    return data if isinstance(data, str) else json.dumps(data, default=str)
 
 
 def _close_all() -> None:
