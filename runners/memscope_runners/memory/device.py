@@ -156,12 +156,14 @@ class HostDevice:
         ctypes.memset(self.tensor(buffer).data_ptr(), byte, buffer.bytes)
 
     def upload(self, buffer: Buffer, source: torch.Tensor) -> None:
-        """Copies uint8 (bytes,) into the buffer, which has exactly that size."""
+        """Copies contiguous uint8 (bytes,) into the buffer; ValueError for any other source."""
         memory = self.tensor(buffer)
         if source.numel() != buffer.bytes or source.dtype != torch.uint8:
             raise ValueError(f"{source.numel()} × {source.dtype} into {buffer.bytes} bytes")
+        if not source.is_contiguous():
+            raise ValueError("a source that is not contiguous")
         # memmove lets go of the GIL and keeps to one thread, beside the one that computes.
-        ctypes.memmove(memory.data_ptr(), source.contiguous().data_ptr(), buffer.bytes)
+        ctypes.memmove(memory.data_ptr(), source.data_ptr(), buffer.bytes)
         with self._copied_lock:
             self.copied_bytes += buffer.bytes
 

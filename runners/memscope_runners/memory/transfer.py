@@ -14,7 +14,7 @@ class Transfer(Protocol):
     issued_ns: int
 
     def wait(self) -> int:
-        """Holds compute until the copies are there; returns how long, in ns. Raises their errors."""
+        """Holds compute until the copies are there: for how many ns. Raises their errors."""
 
     @property
     def durations_ns(self) -> list[int]:

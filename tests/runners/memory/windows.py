@@ -1,0 +1,148 @@
+"""Windows over small random slabs, swept as a decoder sweeps them, and what they emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from memscope import events
+from memscope_runners.memory.allocators import Allocator, make_allocator
+from memscope_runners.memory.device import HostDevice
+from memscope_runners.memory.policies import make_policy
+from memscope_runners.memory.residency import Residency
+from memscope_runners.q8.slab import Q8Weight, SlabLayout
+from tests.fakes import ListRecorder
+
+ENTRIES = 7
+LAYER_LAYOUT = SlabLayout.of(
+    [
+        ("q", 32, 32),
+        ("k", 16, 32),
+        ("v", 16, 32),
+        ("o", 32, 32),
+        ("gate", 48, 32),
+        ("up", 48, 32),
+        ("down", 32, 64),
+    ]
+)
+HEAD_LAYOUT = SlabLayout.of([("lm_head", 80, 32)])
+
+
+class RandomSlabs:
+    """A source of random bytes; layer `layers` is the head."""
+
+    layer_layout = LAYER_LAYOUT
+    head_layout = HEAD_LAYOUT
+
+    def __init__(self, layers: int) -> None:
+        generator = torch.Generator().manual_seed(layers)
+        sizes = [LAYER_LAYOUT.bytes] * layers + [HEAD_LAYOUT.bytes]
+        self.fixed: dict[str, torch.Tensor] = {}
+        self.slabs = [
+            torch.randint(0, 256, (size,), generator=generator, dtype=torch.uint8) for size in sizes
+        ]
+        self.expected = [LAYER_LAYOUT.weights(slab) for slab in self.slabs[:-1]]
+        self.expected.append(HEAD_LAYOUT.weights(self.slabs[-1]))
+
+    def slab(self, layer: int) -> torch.Tensor:
+        return self.slabs[layer]
+
+
+@dataclass
+class Window:
+    """One residency window with its device and its rows; poison is always on."""
+
+    layers: int
+    policy: str = "past"
+    keep: int | None = None
+    allocator_name: str = "pool"
+    unit: str = "slab"
+    prefetch: bool = False
+    limit_bytes: int | None = None
+    recorder: ListRecorder = field(default_factory=ListRecorder)
+    source: RandomSlabs = field(init=False)
+    device: HostDevice = field(init=False)
+    allocator: Allocator = field(init=False)
+    residency: Residency = field(init=False)
+
+    def __post_init__(self) -> None:
+        recorder: Any = self.recorder
+        self.source = RandomSlabs(self.layers)
+        self.device = HostDevice(limit_bytes=self.limit_bytes)
+        self.allocator = make_allocator(self.allocator_name, self.device, recorder)
+        self.residency = Residency(
+            self.source,
+            self.device,
+            self.allocator,
+            make_policy(self.policy, self.layers, self.keep),
+            unit=self.unit,
+            prefetch=self.prefetch,
+            poison=True,
+            recorder=recorder,
+        )
+
+    def sweep(self, step: int) -> None:
+        """One step; what the model sees is compared with the source, bit by bit."""
+        self.residency.begin_step(step)
+        for layer in range(self.layers):
+            assert_same_bits(self.residency.enter_layer(layer), self.source.expected[layer])
+        head = {"lm_head": self.residency.enter_head()}
+        assert_same_bits(head, self.source.expected[-1])
+        self.residency.end_step()
+        self.recorder.emit(events.STEP, step)
+
+    def run(self, steps: int = 4, *, close: bool = True) -> Window:
+        for step in range(steps):
+            self.sweep(step)
+        if close:
+            self.close()
+        return self
+
+    def close(self) -> None:
+        self.residency.close()
+        self.device.close()
+
+    def uploaded_layers(self, step: int) -> int:
+        rows = self.recorder.of(events.UPLOAD)
+        return len({row.layer for row in rows if row.step == step and row.layer < self.layers})
+
+    def driver_calls(self, step: int) -> int:
+        return self.recorder.count(events.DEVICE_MALLOC, events.DEVICE_FREE, step=step)
+
+
+@dataclass
+class Occupancy:
+    """Entries ready for compute, followed through the rows in their order."""
+
+    at_step_ends: list[int]
+    peak: int
+
+    @classmethod
+    def of(cls, recorder: ListRecorder) -> Occupancy:
+        in_flight: dict[int, float] = {}
+        ready: dict[int, float] = {}
+        ends, peak = [], 0
+        for row in recorder.rows:
+            if row.kind == events.UPLOAD:
+                assert row.value is not None
+                in_flight[row.layer] = in_flight.get(row.layer, 0) + row.value
+            elif row.kind == events.LAYER:
+                ready[row.layer] = ready.get(row.layer, 0) + in_flight.pop(row.layer, 0)
+                peak = max(peak, int(sum(ready.values())))
+            elif row.kind == events.EVICT:
+                gone = ready.pop(row.layer, 0) + in_flight.pop(row.layer, 0)
+                assert gone == row.value
+            elif row.kind == events.STEP:
+                ends.append(int(sum(ready.values())))
+        return cls(ends, peak)
+
+
+def assert_same_bits(seen: Mapping[str, Q8Weight], expected: Mapping[str, Q8Weight]) -> None:
+    assert list(seen) == list(expected)
+    for name, weight in seen.items():
+        assert torch.equal(weight.q, expected[name].q), name
+        scale, wanted = weight.scale, expected[name].scale  # as bits: random bytes hold NaN
+        assert torch.equal(scale.view(torch.int16), wanted.view(torch.int16)), name
