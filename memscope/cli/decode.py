@@ -1,0 +1,133 @@
+"""`memscope decode`: continue a prompt with the int8 runner, recording what its memory does."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memscope.cli.needs import needing
+from memscope.cli.output import default_path
+from memscope.cli.progress import ProgressBars
+from memscope.errors import MemscopeError
+from memscope.plan import POLICIES
+from memscope.units import parse_bytes
+
+if TYPE_CHECKING:
+    from memscope.writer import Recorder
+    from memscope_runners.decoder import Decoded
+    from memscope_runners.settings import Settings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    add = parser.add_argument
+    add("prompt", help="text to continue, raw; --chat puts it into the model's chat format")
+    add("--model", help="name, folder, .gguf or .q8.safetensors (default: SmolLM2-135M-Instruct)")
+    add("--keep", type=int, metavar="N", help="layers that the residency window keeps")
+    add("--policy", help=f"{', '.join(POLICIES)} (default: off, with --keep past)")
+    add("--allocator", default="pool", help="naive or pool (default: pool)")
+    add("--unit", default="slab", help="slab or entry: what one upload carries (default: slab)")
+    add("--prefetch", action=argparse.BooleanOptionalAction, default=True, help="upload ahead")
+    add("--preload", action=argparse.BooleanOptionalAction, help="upload before the first step")
+    add("--device", default=None, help="host (default: the best device there is)")
+    add("--device-limit", metavar="SIZE", help="what may be used of the device, like 96MiB")
+    add("--max-tokens", type=int, default=32, metavar="N", help="new tokens (default: 32)")
+    add("--ignore-eos", action="store_true", help="go on after the model's end of text")
+    add("--chat", action="store_true", help="apply the model's chat format to the prompt")
+    add("-o", "--output", metavar="RECORDING", help="where the recording goes")
+    add("--force", action="store_true", help="overwrite the recording")
+    add("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Decode, print the text, name the recording."""
+    path = Path(args.output) if args.output else default_path("decode", ".mscope")
+    decoded = decode_recorded(args, path)
+    if args.json:
+        print(json.dumps(to_json(decoded, path)))
+        return 0
+    print(decoded.text)
+    print(f"recording: {path}  (memscope summary {path})", file=sys.stderr)
+    return 0
+
+
+def decode_recorded(args: argparse.Namespace, path: Path) -> Decoded:
+    """What `args` asks for, recorded at `path`."""
+    with needing("runner", "torch", "safetensors", "tokenizers", "gguf"):
+        from memscope_runners.decode import decode
+        from memscope_runners.q8.fetch import open_model
+    from memscope.writer import record
+
+    settings = settings_of(args)
+    with ProgressBars() as bars:
+        checkpoint = open_model(args.model, bars.update)
+        with record(path, force=args.force) as recorder, exit_code_recorded(recorder):
+            done = 0
+
+            def count_token(token: int) -> None:
+                nonlocal done
+                done += 1
+                bars.update("decoding", done, args.max_tokens)
+
+            return decode(
+                checkpoint,
+                args.prompt,
+                settings,
+                max_tokens=args.max_tokens,
+                ignore_eos=args.ignore_eos,
+                is_chat=args.chat,
+                recorder=recorder,
+                on_token=count_token,
+            )
+
+
+def settings_of(args: argparse.Namespace) -> Settings:
+    """The run's settings. Raises MemscopeError for a device or a size that makes no sense."""
+    from memscope_runners.settings import Settings
+
+    if args.device not in (None, "host"):
+        raise MemscopeError(f"There is no device {args.device!r} here.", "Use --device host.")
+    limit = None if args.device_limit is None else parse_bytes(args.device_limit)
+    return Settings(
+        policy=args.policy or ("off" if args.keep is None else "past"),
+        keep=args.keep,
+        allocator=args.allocator,
+        unit=args.unit,
+        prefetch=args.prefetch,
+        preload=args.preload,
+        device_limit_bytes=limit,
+    )
+
+
+@contextlib.contextmanager
+def exit_code_recorded(recorder: Recorder) -> Iterator[None]:
+    """Leaves the exit code that this run will have as a fact."""
+    try:
+        yield
+    except MemscopeError as error:
+        recorder.fact("exit_code", error.exit_code)
+        raise
+    recorder.fact("exit_code", 0)
+
+
+def to_json(decoded: Decoded, path: Path) -> dict[str, object]:
+    """`decode --json`: text, ids, one CRC a step, times, and where the recording is."""
+    return {
+        "text": decoded.text,
+        "prompt_ids": decoded.prompt_ids,
+        "token_ids": decoded.token_ids,
+        "logits_crc32": decoded.logits_crcs,
+        "ms_per_token": median_ms(decoded.durations_ns[1:]),
+        "recording": str(path),
+    }
+
+
+def median_ms(durations_ns: list[int]) -> float | None:
+    """Median in milliseconds; None of nothing."""
+    return statistics.median(durations_ns) / 1e6 if durations_ns else None

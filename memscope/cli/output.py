@@ -1,0 +1,33 @@
+"""Where a verb's files go."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+
+def output_folder() -> Path:
+    """Where files without `-o` go: MEMSCOPE_DIR, else the current folder."""
+    return Path(os.environ.get("MEMSCOPE_DIR") or ".")
+
+
+def default_path(stem: str, suffix: str) -> Path:
+    """The first free STEM-NNN in the output folder."""
+    folder = output_folder()
+    paths = (folder / f"{stem}-{number:03d}{suffix}" for number in itertools.count(1))
+    return next(path for path in paths if not path.exists())
+
+
+def new_folder(parent: Path) -> Path:
+    """A new numbered folder in `parent`."""
+    parent.mkdir(parents=True, exist_ok=True)
+    taken = [int(path.name) for path in parent.iterdir() if path.name.isdigit()]
+    for number in itertools.count(max(taken, default=0) + 1):
+        folder = parent / f"{number:03d}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+    raise AssertionError("unreachable")

@@ -1,0 +1,66 @@
+"""What a recording says of the run that made it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from typing import TYPE_CHECKING
+
+import torch
+
+from memscope.plan import Plan
+from memscope_runners.memory.device import Device
+from memscope_runners.q8.linear import product_name
+from memscope_runners.q8.weights import CheckpointSource
+from memscope_runners.settings import Settings
+
+if TYPE_CHECKING:
+    from memscope.writer import Recorder
+
+WARMUP_STEPS = 2
+
+
+def record_facts(
+    recorder: Recorder,
+    checkpoint: CheckpointSource,
+    settings: Settings,
+    device: Device,
+    plan: Plan,
+) -> None:
+    """Everything known before the first step."""
+    recorder.fact("run.kind", "q8-decode")
+    recorder.fact("run.warmup_steps", WARMUP_STEPS)
+    recorder.fact("versions", _versions())
+    recorder.fact("device.0", _device(device))
+    recorder.fact("model", _model(checkpoint, plan))
+    recorder.fact("policy", settings.facts())
+    recorder.fact("plan", plan.facts())
+    recorder.fact("product", {"name": product_name(), "threads": torch.get_num_threads()})
+
+
+def _device(device: Device) -> dict[str, object]:
+    names = ("name", "kind", "total_bytes", "limit_bytes")
+    return {name: getattr(device, name) for name in names}
+
+
+def _model(checkpoint: CheckpointSource, plan: Plan) -> dict[str, object]:
+    layers, entries = checkpoint.config.layers, len(checkpoint.layer_layout.entries)
+    needs = plan.needs
+    return {
+        "name": checkpoint.name,
+        "layers": layers,
+        "entries_per_layer": entries,
+        "entries": layers * entries + 1,
+        "slab_bytes": needs.slab_bytes,
+        "head_bytes": needs.head_bytes,
+        "fixed_bytes": needs.fixed_bytes,
+        "weights_bytes": layers * needs.slab_bytes + needs.head_bytes,
+    }
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "memscope": importlib.metadata.version("memscope-torch"),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
