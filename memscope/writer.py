@@ -218,7 +218,7 @@ class Recorder:
         except OSError as error:
             self._file.close()
             self.path.unlink(missing_ok=True)
-            raise _unwritable(self.path, error) from None
+            raise _unwritable(self.path, error.strerror) from None
 
     def _run(self) -> None:
         try:
@@ -358,26 +358,35 @@ def record(path: str | os.PathLike[str], *, force: bool = False) -> Recorder:
     return Recorder(path, force=force, probes=default_probes())
 
 
-def _create(path: Path, *, force: bool) -> IO[bytes]:
-    """A new file at ``path``, locked for as long as it is written."""
+def check_writable(path: Path, *, force: bool) -> None:
+    """Raises MemscopeError where a recording cannot go to `path`, before anything else is done."""
     if path.is_dir():
-        raise MemscopeError(f"{path} is a folder.", "Name a file in it: -o FOLDER/run.mscope.")
+        raise MemscopeError(f"{path} is a folder.", f"Name a file in it: -o {path / 'run.mscope'}")
     if path.exists() and not force:
         raise MemscopeError(f"{path} exists.", "Name another file, or overwrite it with --force.")
+    if not path.parent.is_dir():
+        raise MemscopeError(f"{path.parent} is no folder.", f"Make it: mkdir -p {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise _unwritable(path, "Permission denied")
+
+
+def _create(path: Path, *, force: bool) -> IO[bytes]:
+    """A new file at ``path``, locked for as long as it is written."""
+    check_writable(path, force=force)
     try:
         if force:
             path.unlink(missing_ok=True)  # readers of the old file keep what they have
         file = open(path, "xb", buffering=0)  # noqa: SIM115 - closed by Recorder.close
     except OSError as error:
-        raise _unwritable(path, error) from None
+        raise _unwritable(path, error.strerror) from None
     if fcntl is not None:
         fcntl.flock(file, fcntl.LOCK_EX)
     return file
 
 
-def _unwritable(path: Path, error: OSError) -> MemscopeError:
+def _unwritable(path: Path, reason: str | None) -> MemscopeError:
     return MemscopeError(
-        f"{path} cannot be written ({error.strerror}).", "Name a folder with room to write in."
+        f"{path} cannot be written ({reason}).", "Name a folder with room that you may write to."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import statistics
 import sys
@@ -60,30 +61,27 @@ def run(args: argparse.Namespace) -> int:
 def decode_recorded(args: argparse.Namespace, path: Path) -> Decoded:
     """What `args` asks for, recorded at `path`."""
     with needing("runner", "torch", "safetensors", "tokenizers", "gguf"):
-        from memscope_runners.decode import decode
+        from memscope_runners.decode import decode, prepare
         from memscope_runners.q8.fetch import open_model
-    from memscope.writer import record
+    from memscope.writer import check_writable, record
 
+    check_writable(path, force=args.force)
     settings = settings_of(args)
     with ProgressBars() as bars:
-        checkpoint = open_model(args.model, bars.update)
+        request = prepare(
+            open_model(args.model, bars.update),
+            args.prompt,
+            settings,
+            max_tokens=args.max_tokens,
+            ignore_eos=args.ignore_eos,
+            is_chat=args.chat,
+        )
         with record(path, force=args.force) as recorder, exit_code_recorded(recorder):
-            done = 0
-
-            def count_token(token: int) -> None:
-                nonlocal done
-                done += 1
-                bars.update("decoding", done, args.max_tokens)
-
+            tokens = itertools.count(1)
             return decode(
-                checkpoint,
-                args.prompt,
-                settings,
-                max_tokens=args.max_tokens,
-                ignore_eos=args.ignore_eos,
-                is_chat=args.chat,
+                request,
                 recorder=recorder,
-                on_token=count_token,
+                on_token=lambda _: bars.update("decoding", next(tokens), args.max_tokens),
             )
 
 

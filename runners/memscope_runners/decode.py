@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memscope.errors import MemscopeError
 from memscope_runners.decoder import Decoded, Decoder
+from memscope_runners.memory.allocators import make_allocator
+from memscope_runners.memory.device import HostDevice
+from memscope_runners.memory.parts import split_layout
+from memscope_runners.memory.policies import make_policy
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 
@@ -14,7 +19,18 @@ if TYPE_CHECKING:
     from memscope.writer import Recorder
 
 
-def decode(
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A prompt that the model can continue by `max_tokens`, and how to run it."""
+
+    checkpoint: CheckpointSource
+    settings: Settings
+    prompt_ids: tuple[int, ...]
+    max_tokens: int
+    ignore_eos: bool = False
+
+
+def prepare(
     checkpoint: CheckpointSource,
     prompt: str,
     settings: Settings,
@@ -22,41 +38,55 @@ def decode(
     max_tokens: int = 32,
     ignore_eos: bool = False,
     is_chat: bool = False,
-    recorder: Recorder | None = None,
-    on_token: Callable[[int], None] | None = None,
-) -> Decoded:
-    """Continues `prompt` greedily on a fresh device and releases it again.
-
-    Raises MemscopeError for what cannot run, OutOfMemory where the device limit is too small.
-    """
-    tokenizer = checkpoint.tokenizer
-    if not prompt:
-        raise MemscopeError("The prompt is empty.", "Give some text to continue.")
-    prompt_ids = tokenizer.encode_chat(prompt) if is_chat else tokenizer.encode(prompt)
-    tokens = check_request(checkpoint, prompt_ids, max_tokens)
-    decoder = Decoder(checkpoint, settings, tokens, recorder)
-    try:
-        decoded = decoder.generate(
-            prompt_ids, max_tokens=max_tokens, ignore_eos=ignore_eos, on_token=on_token
-        )
-    finally:
-        decoder.close()
-    decoded.text = tokenizer.decode(decoded.token_ids)
-    return decoded
-
-
-def check_request(checkpoint: CheckpointSource, prompt_ids: Sequence[int], max_tokens: int) -> int:
-    """Positions that a request needs; MemscopeError where it cannot run."""
-    context = checkpoint.config.context
+) -> Request:
+    """A request that can run. Raises MemscopeError for one that cannot, before anything starts."""
+    _check_settings(settings, checkpoint)
+    tokenizer, context = checkpoint.tokenizer, checkpoint.config.context
+    encode = tokenizer.encode_chat if is_chat else tokenizer.encode
+    prompt_ids = tuple(encode(prompt)) if prompt else ()
     if not prompt_ids:
         raise MemscopeError("The prompt is empty.", "Give some text to continue.")
     if max_tokens < 1:
         raise MemscopeError(f"--max-tokens {max_tokens} asks for nothing.", "Ask for at least 1.")
-    needed = len(prompt_ids) + max_tokens
-    if needed > context:
+    if len(prompt_ids) + max_tokens > context:
         raise MemscopeError(
             f"{len(prompt_ids)} prompt tokens and {max_tokens} new ones exceed the model's"
             f" context of {context}.",
             "Shorten the prompt or lower --max-tokens.",
         )
-    return needed
+    return Request(checkpoint, settings, prompt_ids, max_tokens, ignore_eos)
+
+
+def decode(
+    request: Request,
+    *,
+    recorder: Recorder | None = None,
+    on_token: Callable[[int], None] | None = None,
+) -> Decoded:
+    """Continues the prompt greedily on a fresh device and releases it again.
+
+    Raises OutOfMemory where the device limit is too small.
+    """
+    checkpoint, settings = request.checkpoint, request.settings
+    tokens = len(request.prompt_ids) + request.max_tokens
+    decoder = Decoder(checkpoint, settings, tokens, recorder)
+    try:
+        decoded = decoder.generate(
+            request.prompt_ids,
+            max_tokens=request.max_tokens,
+            ignore_eos=request.ignore_eos,
+            on_token=on_token,
+        )
+    finally:
+        decoder.close()
+    decoded.text = checkpoint.tokenizer.decode(decoded.token_ids)
+    return decoded
+
+
+def _check_settings(settings: Settings, checkpoint: CheckpointSource) -> None:
+    make_policy(settings.policy, checkpoint.config.layers, settings.keep)
+    split_layout(checkpoint.layer_layout, settings.unit)
+    make_allocator(settings.allocator, HostDevice())
+    limit = settings.device_limit_bytes
+    if limit is not None and limit <= 0:
+        raise MemscopeError("A device limit of nothing holds no model.", "Give one like 96MiB.")
