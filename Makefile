@@ -1,0 +1,86 @@
+# make demo | make test | make check | make setup | make clean
+#   CONSTRAINTS=FILE   versions to install ("" for the newest)
+#   PYTHON=python3.12  the Python (3.11 or newer) that .venv is made from
+#   TORCH_INDEX=URL    one more package index, for another build of torch
+#   ARGS="-k window"   passed on to memscope demo or pytest
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.memscope-ready
+CHOICES := $(VENV)/.memscope-choices
+PRINT_VERSION := 'import sys; print(sys.version_info[:2])'
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+
+has_driver := $(shell test -e /proc/driver/nvidia && echo yes || command -v nvidia-smi)
+is_linux := $(filter Linux,$(shell uname -s))
+ifeq ($(origin CONSTRAINTS),undefined)
+ifneq ($(is_linux),)
+ifeq ($(has_driver),)
+CONSTRAINTS := constraints.txt
+is_default := yes
+endif
+endif
+endif
+
+ifneq ($(CONSTRAINTS),$(wildcard $(CONSTRAINTS)))
+$(error There is no file $(CONSTRAINTS). Name one with CONSTRAINTS=FILE)
+endif
+
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+PIP_OPTIONS := $(if $(CONSTRAINTS),-c "$(CONSTRAINTS)") \
+	$(if $(TORCH_INDEX),--extra-index-url "$(TORCH_INDEX)")
+
+.PHONY: demo test check setup clean FORCE
+
+demo: $(STAMP)
+	@$(BIN)/memscope demo $(ARGS)
+
+test: $(STAMP)
+	@echo "memscope: fetching the real model, unless it is there"
+	@$(BIN)/python -m memscope_runners.q8.fetch \
+		|| echo "memscope: no real model; the tests that need it are skipped"
+	@echo "memscope: running the tests"
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP)
+	@echo "memscope: ruff check"
+	@$(BIN)/ruff check .
+	@echo "memscope: ruff format --check"
+	@$(BIN)/ruff format --check .
+	@echo "memscope: mypy"
+	@$(BIN)/mypy
+	@echo "memscope: lint-imports"
+	@$(BIN)/lint-imports
+
+setup: $(STAMP)
+
+clean:
+	rm -rf $(VENV)
+
+$(STAMP): pyproject.toml $(CONSTRAINTS) $(CHOICES)
+ifeq ($(is_default)$(TORCH_INDEX),yes)
+	@echo "memscope: no NVIDIA driver here, so the versions in constraints.txt are installed;" \
+		"for torch's small CPU build: TORCH_INDEX=$(CPU_INDEX) make $(or $(MAKECMDGOALS),demo)"
+endif
+	@echo "memscope: updating pip in $(VENV)"
+	@$(PIP) install --quiet --upgrade pip
+	@echo "memscope: installing memscope with its extras into $(VENV) (minutes the first time)"
+	@$(PIP) install --quiet $(PIP_OPTIONS) --editable ".[all,dev]"
+	@touch $@
+
+# Written anew only where it says something else, so that other CONSTRAINTS count.
+$(CHOICES): FORCE | $(BIN)/python
+ifneq ($(origin PYTHON),file)
+	@test "$$($(BIN)/python -c $(PRINT_VERSION))" = "$$($(PYTHON) -c $(PRINT_VERSION))" || { \
+		echo "memscope: $(VENV) was made from another Python than $(PYTHON):" \
+			"run make clean first" >&2; exit 2; }
+endif
+	@echo "$(CONSTRAINTS)" | cmp -s - $@ || echo "$(CONSTRAINTS)" > $@
+
+$(BIN)/python:
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || { \
+		echo "memscope needs Python 3.11 or newer, and $(PYTHON) is not:" \
+			"name one that is: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	@echo "memscope: making $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 2; }
