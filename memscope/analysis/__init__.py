@@ -1,1 +1,1 @@
-"""Recording in, frozen result out; one question a file."""
+"""What a recording says: pure functions from its events to frozen results."""

@@ -1,0 +1,75 @@
+"""Memory that the process held on its device, against what it may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memscope.analysis.figure import Measured, Missing
+from memscope.analysis.timeline import Timeline
+
+NO_DEVICE = Missing("no device is recorded")
+NO_READING = Missing("neither driver calls nor torch's counters are recorded")
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The device of a recording, as it said itself. ``kind`` is "host" or "cuda"."""
+
+    name: str
+    kind: str
+    total_bytes: int | None
+    limit_bytes: int | None
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it is the machine's own memory: no figure of it is a GPU figure."""
+        return self.kind == "host"
+
+    @property
+    def usable_bytes(self) -> int | None:
+        """The device's memory or the limit set on it, whichever is less."""
+        sizes = [size for size in (self.total_bytes, self.limit_bytes) if size]
+        return min(sizes, default=None)
+
+
+def find_device(timeline: Timeline) -> Device | None:
+    """The first device; None where the program named none."""
+    if not isinstance(timeline.facts.get("device.0"), dict):
+        return None
+    return Device(
+        name=str(timeline.fact("device.0", "name")),
+        kind=str(timeline.fact("device.0", "kind")),
+        total_bytes=timeline.count_fact("device.0", "total_bytes"),
+        limit_bytes=timeline.count_fact("device.0", "limit_bytes"),
+    )
+
+
+def peak_bytes(timeline: Timeline) -> Measured:
+    """The most this process held: torch's reserved bytes, and what driver calls took.
+
+    On a host device what it handed out.
+    """
+    device = find_device(timeline)
+    if device is None:
+        return NO_DEVICE
+    series = timeline.series
+    raw = [timeline.driver.peak_bytes] if timeline.driver.calls else []
+    raw += [
+        int(series[name].peak)
+        for name in ("device.peak_bytes", "device.allocated_bytes")
+        if name in series
+    ]
+    if device.is_host:
+        return max(raw) if raw else NO_READING
+    if "torch.reserved_bytes" not in series:
+        return Missing("torch's reserved bytes are not recorded")
+    return int(series["torch.reserved_bytes"].peak) + max(raw, default=0)
+
+
+def peak_ratio(timeline: Timeline) -> Measured:
+    """``peak_bytes`` over what may be used of the device."""
+    peak, device = peak_bytes(timeline), find_device(timeline)
+    if isinstance(peak, Missing):
+        return peak
+    usable = device.usable_bytes if device else None
+    return peak / usable if usable else Missing("the device's size is not recorded")

@@ -1,0 +1,64 @@
+"""A moment of a recording, as ``--at`` names it, and the events up to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from memscope import events
+from memscope.errors import MemscopeError
+from memscope.storage import Batch
+from memscope.units import TIME_UNITS_S, split_quantity
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What to stop after: ``kind`` batch, step, time, peak or end; ``value`` a number or ns."""
+
+    kind: str
+    value: int = 0
+
+
+def parse_moment(text: str) -> Moment:
+    """The moment that ``text`` names (batch:N, step:N, 12.5s, peak, end). Raises MemscopeError."""
+    word = text.strip().lower()
+    if word in ("peak", "end"):
+        return Moment(word)
+    if match := re.fullmatch(r"(batch|step):(\d{1,18})", word):
+        return Moment(match[1], int(match[2]))
+    try:
+        number, unit = split_quantity(word)
+        seconds = number * TIME_UNITS_S[unit.upper()]
+    except (MemscopeError, KeyError):
+        seconds = -1.0
+    if not 0 <= seconds < 1e9:
+        raise MemscopeError(
+            f"{text!r} is no moment of a recording.",
+            "Use --at batch:N, step:N, 12.5s, peak or end.",
+        )
+    return Moment("time", round(seconds * 1e9))
+
+
+def batches_until(batches: Iterable[Batch], moment: Moment) -> Iterator[Batch]:
+    """``batches`` up to a step's end or a time; the last of them cut short."""
+    for batch in batches:
+        stop = _stop(batch, moment)
+        if stop is None:
+            yield batch
+            continue
+        if stop:
+            yield Batch(batch.record.slice(0, stop), batch.sequence)
+        return
+
+
+def _stop(batch: Batch, moment: Moment) -> int | None:
+    """Number of rows that come before the moment's end; None where it lies beyond the batch."""
+    if moment.kind == "step":
+        rows = batch.where(events.STEP)
+        found = rows[batch["step"][rows] >= moment.value]
+        return int(found[0]) + 1 if len(found) else None
+    later = np.flatnonzero(batch["t_ns"] > moment.value)
+    return int(later[0]) if len(later) else None

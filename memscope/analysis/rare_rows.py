@@ -1,0 +1,112 @@
+"""Rows that come now and then, kept as they are: facts, marks, phases, out of memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memscope import events
+
+if TYPE_CHECKING:
+    from memscope.storage import Batch
+
+MAX_FACTS = 4096
+MAX_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfMemory:
+    """One out-of-memory error. ``figures``: free, allocated, reserved, total, limit, in bytes."""
+
+    t_ns: int
+    step: int
+    requested_bytes: int
+    scope: str
+    figures: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment of the user's own."""
+
+    t_ns: int
+    step: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A stretch of the user's own."""
+
+    start_ns: int
+    end_ns: int
+    name: str
+
+
+class RareRows:
+    """Collects rare rows; of each sort the first ``MAX_KEPT`` and the number of all."""
+
+    def __init__(self) -> None:
+        self.facts: dict[str, Any] = {}
+        self.ooms: list[OutOfMemory] = []
+        self.oom_count = {"engine": 0, "request": 0}
+        self.marks: list[Mark] = []
+        self.phases: list[Phase] = []
+        self.dropped: dict[str, int] = {}
+        self.unkept = 0
+
+    def add_fact(self, batch: Batch, row: int) -> None:
+        """Keep the last value of its key."""
+        key = batch.name(row)
+        if key is None:
+            return
+        if key in self.facts or len(self.facts) < MAX_FACTS:
+            self.facts[key] = batch.data(row)
+        else:
+            self.unkept += 1
+
+    def add(self, batch: Batch) -> None:
+        """Keep what is rare in ``batch``, its facts left out."""
+        for row in batch.where(events.OOM).tolist():
+            self._keep(self.ooms, oom := _out_of_memory(batch, row))
+            self.oom_count["request" if oom.scope == "request" else "engine"] += 1
+        for row in batch.where(events.MARK).tolist():
+            mark = Mark(int(batch["t_ns"][row]), int(batch["step"][row]), batch.name(row) or "")
+            self._keep(self.marks, mark)
+        for row in batch.where(events.PHASE).tolist():
+            end = int(batch["t_ns"][row])
+            start = end - max(int(batch["duration_ns"][row]), 0)
+            self._keep(self.phases, Phase(start, end, batch.name(row) or ""))
+        for row in batch.where(events.DROPPED).tolist():
+            self._add_dropped(batch, row)
+
+    def _keep(self, kept: list[Any], item: object) -> None:
+        if len(kept) < MAX_KEPT:
+            kept.append(item)
+        else:
+            self.unkept += 1
+
+    def _add_dropped(self, batch: Batch, row: int) -> None:
+        data = batch.data(row)
+        kind = data.get("kind") if isinstance(data, dict) else None
+        kind = kind if isinstance(kind, str) and kind in events.KINDS else "other"
+        count = np.nan_to_num(batch["value"][row], nan=1, posinf=1, neginf=1)
+        self.dropped[kind] = self.dropped.get(kind, 0) + int(min(max(count, 0), 1e15))
+
+
+def _out_of_memory(batch: Batch, row: int) -> OutOfMemory:
+    data = batch.data(row)
+    data = data if isinstance(data, dict) else {}
+    return OutOfMemory(
+        t_ns=int(batch["t_ns"][row]),
+        step=int(batch["step"][row]),
+        requested_bytes=int(batch["bytes"][row]),
+        scope="request" if data.get("scope") == "request" else "engine",
+        figures={
+            key: value
+            for key in ("free", "allocated", "reserved", "total", "limit")
+            if isinstance(value := data.get(key), int) and not isinstance(value, bool)
+        },
+    )

@@ -1,0 +1,84 @@
+"""Readings of every metric, and what driver calls add up to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from memscope import events
+from memscope.analysis.series import Series, SeriesBuilder
+
+if TYPE_CHECKING:
+    from memscope.storage import Batch
+
+MAX_METRICS = 256
+MAX_BYTES = 1 << 50
+
+
+class Readings:
+    """A series for each metric, for the first ``MAX_METRICS`` of them."""
+
+    def __init__(self) -> None:
+        self._builders: dict[str, SeriesBuilder] = {}
+        self.ignored_rows = 0
+
+    def add(self, batch: Batch) -> None:
+        """Take the samples of ``batch``; one with neither bytes nor value is no reading."""
+        rows = batch.where(events.SAMPLE)
+        if not len(rows):
+            return
+        codes, names = batch.names
+        sizes = batch["bytes"][rows]
+        values = np.where(sizes >= 0, sizes, batch["value"][rows])
+        is_reading = np.isfinite(values) & (codes[rows] >= 0)
+        rows, values = rows[is_reading], values[is_reading]
+        codes = codes[rows]
+        order = np.argsort(codes, kind="stable")
+        found, starts = np.unique(codes[order], return_index=True)
+        for code, part in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+            builder = self._builder(names[code])
+            if builder is None:
+                self.ignored_rows += len(part)
+            else:
+                builder.add(batch["t_ns"][rows[part]], values[part])
+
+    def series(self) -> dict[str, Series]:
+        """Metric → its series, in the order in which the metrics appeared."""
+        return {name: builder.series() for name, builder in self._builders.items()}
+
+    def _builder(self, metric: str) -> SeriesBuilder | None:
+        if metric not in self._builders and len(self._builders) < MAX_METRICS:
+            self._builders[metric] = SeriesBuilder()
+        return self._builders.get(metric)
+
+
+class DriverBytes:
+    """Bytes that driver calls took and have not given back, of one owner or of all."""
+
+    def __init__(self, owner: str | None = None) -> None:
+        self._owner = owner
+        self.bytes = 0
+        self.peak_bytes = 0
+        self.calls = 0
+
+    def add(self, batch: Batch) -> None:
+        """Follow the calls of ``batch`` in the order of the file."""
+        kind = batch["kind"]
+        rows = np.flatnonzero((kind == events.DEVICE_MALLOC) | (kind == events.DEVICE_FREE))
+        if self._owner is not None and len(rows):
+            rows = rows[self._is_owned(batch, rows)]
+        if not len(rows):
+            return
+        sizes = np.clip(batch["bytes"][rows], 0, MAX_BYTES)
+        level = self.bytes + np.cumsum(np.where(kind[rows] == events.DEVICE_MALLOC, sizes, -sizes))
+        self.calls += len(rows)
+        self.bytes = int(level[-1])
+        self.peak_bytes = max(self.peak_bytes, int(level.max()))
+
+    def _is_owned(self, batch: Batch, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        codes, names = batch.names
+        if self._owner not in names:
+            return np.zeros(len(rows), dtype=bool)
+        return np.asarray(codes[rows] == names.index(self._owner))

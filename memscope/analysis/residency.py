@@ -1,0 +1,94 @@
+"""The residency window: how much it uploads, how much of that was avoidable, what it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from memscope.analysis.figure import Measured, Missing
+from memscope.analysis.steps import Steps
+from memscope.analysis.timeline import Timeline
+
+NO_WINDOW = Missing("no weight upload is recorded: this program has no residency window", False)
+NO_STEP = Missing("no step has ended")
+ONLY_WARMUP = Missing("no step has ended after warm-up")
+
+
+@dataclass(frozen=True, slots=True)
+class Residency:
+    """Of a run with a window. Layers leave lm_head out; entries and bytes take it in.
+
+    ``uploads_per_step``: layers, mean over the steps after warm-up. ``avoidable_uploads``: that
+    less the fewest that any policy needs with the slabs that the peak holds, ready or in flight.
+    Entries, layers and bytes count what is ready for compute; an upload is in flight until its
+    layer runs. The peaks are those within any step, the levels those at the last step's end.
+    ``held_bytes``: the most that resident, in flight and idle weights took together.
+    """
+
+    uploads_per_step: Measured
+    avoidable_uploads: Measured
+    entries_at_step_end: Measured
+    peak_entries: Measured
+    peak_layers: Measured
+    resident_bytes: Measured
+    in_flight_bytes: Measured
+    held_bytes: Measured
+
+
+def analyse_residency(timeline: Timeline) -> Residency:
+    """What the window of a recording did."""
+    missing = _missing(timeline)
+    if missing is not None:
+        return Residency(*[missing] * 8)
+    steps, measured = timeline.steps, timeline.measured_steps
+    uploads = float(measured.uploads.mean()) if len(measured) else ONLY_WARMUP
+    return Residency(
+        uploads_per_step=uploads,
+        avoidable_uploads=_avoidable(uploads, steps, timeline.layers),
+        entries_at_step_end=int(steps.entries_at_end[-1]),
+        peak_entries=int(steps.peak_entries.max()),
+        peak_layers=int(steps.peak_layers.max()),
+        resident_bytes=int(steps.resident_bytes[-1]),
+        in_flight_bytes=int(steps.in_flight_bytes[-1]),
+        held_bytes=_held(timeline),
+    )
+
+
+def least_uploads(layers: int, slabs: int) -> float:
+    """Fewest layers that a sweep over ``layers`` must upload with room for ``slabs`` of them.
+
+    L(L − C)/(L − 1): what Belady's rule (evict what is needed last) comes to on a cyclic sweep.
+    """
+    if slabs >= layers:
+        return 0.0
+    return layers * (layers - slabs) / (layers - 1)
+
+
+def wait_ms_per_step(timeline: Timeline) -> float | None:
+    """How long compute waited for uploads in a step after warm-up, median; None without steps."""
+    steps = timeline.measured_steps
+    return float(np.median(steps.wait_ns)) / 1e6 if len(steps) else None
+
+
+def _missing(timeline: Timeline) -> Missing | None:
+    if not timeline.counts.get("upload"):
+        return NO_WINDOW
+    lost = sum(timeline.dropped.get(kind, 0) for kind in ("upload", "evict", "layer"))
+    if lost:
+        return Missing(f"{lost:,} events of the window were dropped by the recorder")
+    return None if len(timeline.steps) else NO_STEP
+
+
+def _avoidable(uploads: Measured, steps: Steps, layers: int | None) -> Measured:
+    if isinstance(uploads, Missing):
+        return uploads
+    if layers is None:
+        return Missing("the number of layers is not recorded")
+    return uploads - least_uploads(layers, int(steps.peak_held_layers.max()))
+
+
+def _held(timeline: Timeline) -> Measured:
+    if not timeline.pool_driver.calls:
+        return Missing("no driver call for weights is recorded")
+    return timeline.pool_driver.peak_bytes

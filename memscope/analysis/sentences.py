@@ -1,0 +1,150 @@
+"""What figures mean for this run, in sentences."""
+
+from __future__ import annotations
+
+from memscope.analysis.memory import find_device
+from memscope.analysis.residency import analyse_residency, wait_ms_per_step
+from memscope.analysis.timeline import Timeline
+from memscope.plan import Needs, Plan, Window, advice
+from memscope.units import format_bytes, format_value
+
+PARTS = ("slab_bytes", "head_bytes", "kv_bytes", "fixed_bytes", "headroom_bytes")
+
+
+def write_sentences(timeline: Timeline) -> tuple[str, ...]:
+    """What a reader of this recording should know, most pressing first."""
+    found = (
+        _stopped(timeline),
+        _out_of_memory(timeline),
+        _no_step(timeline),
+        _useless_keep(timeline),
+        _fits(timeline),
+        _dropped(timeline),
+        _unknown(timeline),
+        _ignored(timeline),
+    )
+    return tuple(sentence for sentence in found if sentence)
+
+
+def _stopped(timeline: Timeline) -> str | None:
+    reason = timeline.fact("recorder.stopped", "reason")
+    if reason is None:
+        return None
+    return f"The recording stopped before the program did: {reason}."
+
+
+def _out_of_memory(timeline: Timeline) -> str | None:
+    engine = [oom for oom in timeline.ooms if oom.scope == "engine"]
+    if not engine:
+        return None
+    oom = engine[0]
+    where = f" in step {oom.step}" if oom.step >= 0 else ""
+    asked = f"{format_bytes(oom.requested_bytes)} requested" if oom.requested_bytes >= 0 else ""
+    held = [
+        f"{format_bytes(oom.figures[name])} {name}"
+        for name in ("free", "allocated", "limit")
+        if name in oom.figures
+    ]
+    figures = ", ".join([asked, *held] if asked else held)
+    plan = _plan(timeline)
+    return " ".join(
+        part for part in (f"Out of memory{where}: {figures}.", plan and advice(plan)) if part
+    )
+
+
+def _no_step(timeline: Timeline) -> str | None:
+    ended, warmup = len(timeline.steps), timeline.warmup_steps
+    if not ended:
+        return "No step has ended in this recording, so that figures of steps are not measured."
+    if ended <= warmup:
+        return (
+            f"Only {ended} of {warmup} steps of warm-up have ended; "
+            "--warm-up N counts from an earlier one."
+        )
+    return None
+
+
+def _useless_keep(timeline: Timeline) -> str | None:
+    """Under `past` the peak is min(2 keep, L) layers."""
+    keep, layers = timeline.count_fact("policy", "keep"), timeline.layers
+    if timeline.fact("policy", "policy") != "past" or keep is None or layers is None:
+        return None
+    if 2 * keep < layers or keep >= layers:
+        return None
+    return (
+        f"Under past, keep {keep} of {layers} saves no peak memory: the end of one sweep and the "
+        f"start of the next together hold all {layers} layers. "
+        f"A keep below {(layers + 1) // 2} does, and so does --policy pinned."
+    )
+
+
+def _fits(timeline: Timeline) -> str | None:
+    """Where the whole model fits, a window only costs time."""
+    needed, device = _whole_bytes(timeline), find_device(timeline)
+    usable = device.usable_bytes if device else None
+    policy = timeline.fact("policy", "policy")
+    if policy in (None, "off") or needed is None or usable is None or needed > usable:
+        return None
+    wait_ms = wait_ms_per_step(timeline)
+    if wait_ms is None:
+        return None
+    uploads = analyse_residency(timeline).uploads_per_step
+    saved = f"{format_value(wait_ms, 'ms')} a step" if wait_ms else "its uploads"
+    if isinstance(uploads, float):
+        saved += f" ({format_value(uploads, 'layers')} uploaded a step)"
+    return (
+        f"The whole model fits ({format_bytes(needed)} of {format_bytes(usable)}): "
+        f"--policy off would save {saved}."
+    )
+
+
+def _whole_bytes(timeline: Timeline) -> int | None:
+    """What the run needs with every layer on the device."""
+    plan = _plan(timeline)
+    if plan is not None:
+        return plan.needs.layers * plan.needs.slab_bytes + plan.needs.always_bytes
+    weights = timeline.count_fact("model", "weights_bytes")
+    fixed = timeline.count_fact("model", "fixed_bytes")
+    return None if weights is None or fixed is None else weights + fixed
+
+
+def _plan(timeline: Timeline) -> Plan | None:
+    """The plan that the run recorded; None where it is not whole."""
+    layers = timeline.count_fact("plan", "layers")
+    limit = timeline.count_fact("plan", "limit_bytes")
+    sizes = [timeline.count_fact("plan", part) for part in PARTS]
+    keep = timeline.count_fact("plan", "keep")
+    policy = timeline.fact("plan", "policy")
+    known = [size for size in sizes if size is not None]
+    if layers is None or not 1 <= layers < 1 << 16 or limit is None or len(known) < len(PARTS):
+        return None
+    if policy not in ("off", "past", "symmetric", "pinned"):
+        return None
+    window = Window(policy, keep, bool(timeline.fact("plan", "prefetch")))
+    return Plan(Needs(layers, *known), window, limit)
+
+
+def _dropped(timeline: Timeline) -> str | None:
+    if not timeline.dropped_rows:
+        return None
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in timeline.dropped.items())
+    return (
+        f"{timeline.dropped_rows:,} events came faster than they could be written and are sums "
+        f"only ({kinds})."
+    )
+
+
+def _unknown(timeline: Timeline) -> str | None:
+    if not timeline.unknown_kinds:
+        return None
+    kinds = ", ".join(f"{count:,} {name}" for name, count in timeline.unknown_kinds.items())
+    return f"Events of kinds that this version does not know are left out: {kinds}."
+
+
+def _ignored(timeline: Timeline) -> str | None:
+    if not timeline.ignored_rows:
+        return None
+    return (
+        f"{timeline.ignored_rows:,} events are in no figure: their layer is impossible, or there "
+        "are more steps, metrics or facts than are kept."
+    )

@@ -1,0 +1,104 @@
+"""One small row for each step that ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.int64]
+
+MAX_STEPS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Steps that ended, in the order of their numbers: int64 arrays of one value a step.
+
+    −1 where nothing was measured. Counts of layers leave lm_head out; counts of entries and bytes
+    take it in. "Ready" is what compute may use: an upload is in flight until its layer runs.
+    """
+
+    step: Numbers
+    start_ns: Numbers
+    end_ns: Numbers
+    duration_ns: Numbers
+    waits: Numbers
+    wait_ns: Numbers
+    uploads: Numbers
+    """layers"""
+    upload_bytes: Numbers
+    upload_duration_ns: Numbers
+    evictions: Numbers
+    """layers"""
+    evict_bytes: Numbers
+    pool_hits: Numbers
+    pool_misses: Numbers
+    pool_returns: Numbers
+    pool_overflows: Numbers
+    device_mallocs: Numbers
+    device_frees: Numbers
+    alloc_retries: Numbers
+    allocator_flushes: Numbers
+    entries_at_end: Numbers
+    peak_entries: Numbers
+    peak_layers: Numbers
+    peak_held_layers: Numbers
+    """ready or in flight"""
+    resident_bytes: Numbers
+    """ready at the end"""
+    peak_resident_bytes: Numbers
+    in_flight_bytes: Numbers
+    """at the end"""
+    idle_bytes: Numbers
+    """of the weight pool, at the end"""
+    allocated_bytes: Numbers
+    """handed out by the device, at the end"""
+    device_peak_bytes: Numbers
+    """the most handed out by the device, up to the end"""
+    kv_bytes: Numbers
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def after(self, count: int) -> Steps:
+        """Without the first ``count``."""
+        return Steps(*(getattr(self, field.name)[count:] for field in fields(self)))
+
+
+COLUMN = {field.name: index for index, field in enumerate(fields(Steps))}
+
+
+class StepTable:
+    """Rows of steps as they end; keeps the first ``MAX_STEPS``."""
+
+    def __init__(self) -> None:
+        self._rows: Numbers = np.empty((64, len(COLUMN)), dtype=np.int64)
+        self._count = 0
+        self.ended = 0
+
+    def append(self, block: Numbers) -> None:
+        """``block`` is (steps, columns), in the order in which they ended."""
+        self.ended += len(block)
+        block = block[: MAX_STEPS - self._count]
+        needed = self._count + len(block)
+        if needed > len(self._rows):
+            grown = np.empty((max(needed, 2 * len(self._rows)), len(COLUMN)), dtype=np.int64)
+            grown[: self._count] = self._rows[: self._count]
+            self._rows = grown
+        self._rows[self._count : needed] = block
+        self._count = needed
+
+    @property
+    def last_end_ns(self) -> int:
+        """When the last step ended; 0 before the first."""
+        return int(self._rows[self._count - 1, COLUMN["end_ns"]]) if self._count else 0
+
+    def steps(self) -> Steps:
+        """As they stand now."""
+        rows = self._rows[: self._count]
+        numbers = rows[:, COLUMN["step"]]
+        if np.any(numbers[1:] < numbers[:-1]):
+            rows = rows[np.argsort(numbers, kind="stable")]
+        return Steps(*rows.T)

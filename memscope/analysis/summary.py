@@ -1,0 +1,92 @@
+"""All that a recording comes to: what it is, its figures, its verdicts, and what they mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memscope.analysis.figure import Figure
+from memscope.analysis.figures import figures
+from memscope.analysis.limits import Limit, Verdict, judge
+from memscope.analysis.sentences import write_sentences
+from memscope.analysis.timeline import Timeline
+from memscope.storage import Header, State
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Everything that a screen shows as a number comes from here or from the timeline."""
+
+    header: Header
+    state: State
+    facts: Mapping[str, Any]
+    figures: Mapping[str, Figure]
+    verdicts: tuple[Verdict, ...]
+    sentences: tuple[str, ...]
+    batches: int
+    events: int
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        return {
+            "state": self.state.name,
+            "is_partial": self.state.is_partial,
+            "batches": self.batches,
+            "events": self.events,
+            "lost_events": self.state.lost_rows,
+            "lost_bytes": self.state.lost_bytes,
+            "facts": _plain(self.facts),
+            "figures": {name: _figure(figure) for name, figure in self.figures.items()},
+            "limits": [_verdict(verdict) for verdict in self.verdicts],
+            "sentences": list(self.sentences),
+        }
+
+
+def summarize(timeline: Timeline, state: State, *, limits: Sequence[Limit] = ()) -> Summary:
+    """The summary of what ``timeline`` holds, of a recording in ``state``."""
+    measured = figures(timeline)
+    return Summary(
+        header=timeline.header,
+        state=state,
+        facts=dict(timeline.facts),
+        figures=measured,
+        verdicts=judge(measured, limits),
+        sentences=write_sentences(timeline),
+        batches=timeline.batches,
+        events=timeline.events,
+    )
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    if figure.value is not None:
+        return {"value": figure.value, "unit": figure.unit}
+    return {
+        "value": None,
+        "unit": figure.unit,
+        "reason": figure.reason,
+        "is_applicable": figure.is_applicable,
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "limit": verdict.limit,
+        "value": verdict.value,
+        "verdict": verdict.verdict,
+        "reason": verdict.reason,
+        "advice": verdict.advice or None,
+        "is_named": verdict.is_named,
+    }
+
+
+def _plain(data: Any) -> Any:
+    """``data`` without the numbers that JSON does not have."""
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, Mapping):
+        return {str(key): _plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_plain(value) for value in data]
+    return data

@@ -1,0 +1,226 @@
+"""A recording folded into what every view is made of: once, in one pass, batch by batch.
+
+Live and afterwards are the same fold, and any split of the events into batches gives the same
+result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memscope import events
+from memscope.analysis.moment import Moment, batches_until, parse_moment
+from memscope.analysis.rare_rows import Mark, OutOfMemory, Phase, RareRows
+from memscope.analysis.readings import DriverBytes, Readings
+from memscope.analysis.series import Series
+from memscope.analysis.step_fold import Geometry, StepFold, StepSettings
+from memscope.analysis.steps import MAX_STEPS, Steps
+from memscope.analysis.window import MAX_LAYERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memscope.recording import Recording
+    from memscope.storage import Batch, Header
+
+DEFAULT_WARMUP_STEPS = 1
+
+# Facts that change what the rows after them mean.
+_TURNING = ("model", "run.warmup_steps")
+
+
+class Timeline:
+    """What is known after the batches added so far; memory is flat but for one small row a step."""
+
+    def __init__(self, header: Header, *, warmup_steps: int | None = None) -> None:
+        self.header = header
+        self.batches = 0
+        self.events = 0
+        self.last_ns = 0
+        self._given_warmup = warmup_steps
+        self._kind_counts = np.zeros(256, dtype=np.int64)
+        self._rare = RareRows()
+        self._steps = StepFold()
+        self._readings = Readings()
+        self.driver = DriverBytes()
+        self.pool_driver = DriverBytes("weight_pool")
+
+    def add(self, batch: Batch) -> None:
+        """Fold one batch."""
+        self.batches += 1
+        self.events += batch.rows
+        if not batch.rows:
+            return
+        self.last_ns = max(self.last_ns, int(batch["t_ns"].max()))
+        self._kind_counts += np.bincount(batch["kind"].view(np.uint8), minlength=256)
+        start = 0
+        for row in batch.where(events.FACT).tolist():
+            if batch.name(row) in _TURNING:
+                self._steps.fold(batch, start, row, self._settings)
+                start = row
+            self._rare.add_fact(batch, row)
+        self._steps.fold(batch, start, batch.rows, self._settings)
+        self._rare.add(batch)
+        self._readings.add(batch)
+        self.driver.add(batch)
+        self.pool_driver.add(batch)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Last value of each fact."""
+        return self._rare.facts
+
+    def fact(self, key: str, field: str) -> Any:
+        """One field of a fact that is a dict; None where there is none."""
+        data = self.facts.get(key)
+        return data.get(field) if isinstance(data, dict) else None
+
+    def count_fact(self, key: str, field: str) -> int | None:
+        """The same where it is a whole number of 0 or more."""
+        return _count(self.fact(key, field))
+
+    @property
+    def warmup_steps(self) -> int:
+        """Steps left out of figures: as asked for, else as the program said, else 1."""
+        if self._given_warmup is not None:
+            return self._given_warmup
+        said = _count(self.facts.get("run.warmup_steps"))
+        return DEFAULT_WARMUP_STEPS if said is None else said
+
+    @property
+    def layers(self) -> int | None:
+        """Layers of the model, lm_head left out; None where the program did not say."""
+        layers = self.count_fact("model", "layers")
+        return layers if layers is not None and 1 <= layers < MAX_LAYERS else None
+
+    @property
+    def steps(self) -> Steps:
+        """Steps that have ended."""
+        return self._steps.steps
+
+    @property
+    def measured_steps(self) -> Steps:
+        """Steps after warm-up."""
+        return self.steps.after(self.warmup_steps)
+
+    @property
+    def series(self) -> dict[str, Series]:
+        """Metric → its readings."""
+        return self._readings.series()
+
+    @property
+    def geometries(self) -> tuple[Geometry, ...]:
+        """What the weight pool did for each geometry after warm-up."""
+        return self._steps.geometries
+
+    @property
+    def layer_states(self) -> tuple[str, ...]:
+        """For each layer now: "resident", "in flight", "evicted" or "unused"; lm_head left out."""
+        window = self._steps.window_now()
+        return window.states(self.layers or window.layers_seen)
+
+    @property
+    def ooms(self) -> tuple[OutOfMemory, ...]:
+        """Out-of-memory errors; the first few thousand."""
+        return tuple(self._rare.ooms)
+
+    @property
+    def oom_counts(self) -> dict[str, int]:
+        """Number of all of them by scope, "engine" and "request"."""
+        return dict(self._rare.oom_count)
+
+    @property
+    def marks(self) -> tuple[Mark, ...]:
+        """Moments of the user's own."""
+        return tuple(self._rare.marks)
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Stretches of the user's own."""
+        return tuple(self._rare.phases)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Events by name of kind, those that there are."""
+        return {
+            name: int(count)
+            for name, count in zip(events.KINDS, self._kind_counts, strict=False)
+            if count
+        }
+
+    @property
+    def unknown_kinds(self) -> dict[str, int]:
+        """Events of kinds that this version does not know."""
+        names = self.header.kinds
+        return {
+            names[code] if code < len(names) else f"kind {code}": int(self._kind_counts[code])
+            for code in np.flatnonzero(self._kind_counts).tolist()
+            if code >= len(events.KINDS)
+        }
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Events that the recorder replaced by sums, by name of kind."""
+        return dict(self._rare.dropped)
+
+    @property
+    def dropped_rows(self) -> int:
+        """Number of all of them."""
+        return sum(self._rare.dropped.values())
+
+    @property
+    def ignored_rows(self) -> int:
+        """Events that no figure counts: of impossible layers, or past what memory is kept for."""
+        beyond = max(self._steps.steps_ended - MAX_STEPS, 0)
+        return self._steps.ignored_rows + self._readings.ignored_rows + self._rare.unkept + beyond
+
+    @property
+    def _settings(self) -> StepSettings:
+        return StepSettings(self.warmup_steps, self.layers)
+
+
+def read_timeline(
+    recording: Recording, *, at: str = "end", warmup_steps: int | None = None
+) -> Timeline:
+    """``recording`` folded up to ``at`` (batch:N, step:N, 12.5s, peak, end).
+
+    Raises MemscopeError where ``at`` is none of these.
+    """
+    moment = parse_moment(at)
+    if moment.kind == "peak":
+        moment = _peak(_fold(recording, Moment("end"), warmup_steps))
+    return _fold(recording, moment, warmup_steps)
+
+
+def _count(value: object) -> int | None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value < 1 << 62 else None
+
+
+def _fold(recording: Recording, moment: Moment, warmup_steps: int | None) -> Timeline:
+    timeline = Timeline(recording.header, warmup_steps=warmup_steps)
+    for batch in _batches(recording, moment):
+        timeline.add(batch)
+    return timeline
+
+
+def _batches(recording: Recording, moment: Moment) -> Iterator[Batch]:
+    if moment.kind == "batch":
+        return recording.batches(moment.value)
+    if moment.kind == "end":
+        return recording.batches()
+    return batches_until(recording.batches(), moment)
+
+
+def _peak(timeline: Timeline) -> Moment:
+    """The end of the first step in which memory was at its most."""
+    steps = timeline.steps
+    if not len(steps):
+        return Moment("end")
+    for column in (steps.device_peak_bytes, steps.allocated_bytes, steps.peak_resident_bytes):
+        if column.max() > 0:
+            return Moment("step", int(steps.step[np.argmax(column)]))
+    return Moment("end")

@@ -1,0 +1,80 @@
+"""The weight pool: how often a buffer was at hand, and what lies idle in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memscope.analysis.figure import Measured, Missing
+from memscope.analysis.residency import NO_STEP, ONLY_WARMUP
+from memscope.analysis.step_fold import Geometry
+from memscope.analysis.timeline import Timeline
+
+NO_POOL = Missing("this program has no weight pool", False)
+NO_TAKE = Missing("no buffer was asked of the pool after warm-up", False)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightPool:
+    """Of the steps after warm-up; ``idle_bytes`` at the last step's end."""
+
+    hits: int
+    misses: int
+    returns: int
+    overflows: int
+    hit_rate: Measured
+    idle_bytes: Measured
+    calls_per_step: Measured
+    geometries: tuple[Geometry, ...]
+
+
+def analyse_weight_pool(timeline: Timeline) -> WeightPool:
+    """What the weight pool of a recording did."""
+    steps = timeline.measured_steps
+    hits, misses = int(steps.pool_hits.sum()), int(steps.pool_misses.sum())
+    return WeightPool(
+        hits=hits,
+        misses=misses,
+        returns=int(steps.pool_returns.sum()),
+        overflows=int(steps.pool_overflows.sum()),
+        hit_rate=_missing(timeline) or hit_rate(hits, misses),
+        idle_bytes=_idle_bytes(timeline),
+        calls_per_step=_calls_per_step(timeline),
+        geometries=timeline.geometries,
+    )
+
+
+def hit_rate(hits: int, misses: int) -> Measured:
+    """hits / (hits + misses)."""
+    return hits / (hits + misses) if hits + misses else NO_TAKE
+
+
+def _missing(timeline: Timeline) -> Missing | None:
+    if timeline.fact("policy", "allocator") not in (None, "pool"):
+        return Missing(f"--allocator {timeline.fact('policy', 'allocator')} has no pool", False)
+    if not any(timeline.counts.get(kind) for kind in ("pool_hit", "pool_miss")):
+        return NO_POOL
+    lost = sum(timeline.dropped.get(kind, 0) for kind in ("pool_hit", "pool_miss"))
+    if lost:
+        return Missing(f"{lost:,} events of the pool were dropped by the recorder")
+    return None if len(timeline.measured_steps) else ONLY_WARMUP
+
+
+def _idle_bytes(timeline: Timeline) -> Measured:
+    steps = timeline.steps
+    if not len(steps):
+        return NO_STEP
+    if steps.idle_bytes[-1] < 0:
+        return Missing("pool.idle_bytes is not sampled at step ends")
+    return int(steps.idle_bytes[-1])
+
+
+def _calls_per_step(timeline: Timeline) -> Measured:
+    steps = timeline.measured_steps
+    lost = sum(timeline.dropped.get(kind, 0) for kind in ("device_malloc", "device_free"))
+    if lost:
+        return Missing(f"{lost:,} driver calls were dropped by the recorder")
+    if not timeline.driver.calls:
+        return Missing("no driver call is recorded")
+    if not len(steps):
+        return ONLY_WARMUP
+    return float((steps.device_mallocs + steps.device_frees).mean())

@@ -1,0 +1,62 @@
+"""Hand-written events as batches, the way a reader sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from memscope import events
+from memscope.analysis.timeline import Timeline
+from memscope.frames import event_schema
+from memscope.storage import FORMAT, Batch, Header, State
+from memscope.writer import encode_rows
+
+HEADER = Header(
+    format=FORMAT,
+    kinds=events.KINDS,
+    run_id="run",
+    host="laptop",
+    pid=1,
+    rank=None,
+    started_at_ns=0,
+    started_monotonic_ns=0,
+    command=("program",),
+)
+_SCHEMA = event_schema({})
+_IDS = ("step", "layer", "device", "stream", "request", "thread")
+
+Event = dict[str, Any]
+
+
+def event(kind: int, t_ns: int = 0, **fields: Any) -> Event:
+    """One event; what is left out is absent."""
+    return {"t_ns": t_ns, "kind": kind, **fields}
+
+
+def fact(key: str, data: object) -> Event:
+    return event(events.FACT, name=key, data=data)
+
+
+def make_batch(rows: Sequence[Event], sequence: int = 1) -> Batch:
+    """One batch of one event or more."""
+    values = [
+        tuple(
+            row.get(column.name, -1 if column.name in _IDS else None) for column in events.COLUMNS
+        )
+        for row in rows
+    ]
+    return Batch(encode_rows(values, 0, _SCHEMA), sequence)
+
+
+def fold(rows: Sequence[Event], *, warmup_steps: int | None = None, split: int = 0) -> Timeline:
+    """The timeline of ``rows``, in batches of ``split`` rows or in one."""
+    timeline = Timeline(HEADER, warmup_steps=warmup_steps)
+    size = split or max(len(rows), 1)
+    for number, start in enumerate(range(0, len(rows), size), 1):
+        timeline.add(make_batch(rows[start : start + size], number))
+    return timeline
+
+
+def state(name: str = "complete") -> State:
+    """A state of that name."""
+    return State(name=name, batches=1, rows=10, lost_rows=0, lost_bytes=0)
