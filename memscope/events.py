@@ -93,21 +93,20 @@ class Column:
     unit: str
 
 
+# In the order of a row as the recorder appends it: what is passed most often comes first.
 COLUMNS = (
     Column("t_ns", "int64", None, "ns since the recording started"),
     Column("kind", "int8", None, "position in the file's list of kinds"),
     Column("step", "int64", -1, "step, -1 outside of one"),
     Column("layer", "int32", -1, "layer, -1 where none"),
-    Column("device", "int16", -1, "device index, -1 for the host or none"),
-    Column("stream", "int64", -1, "stream, -1 where none"),
-    Column("thread", "int64", -1, "thread that emitted"),
-    Column("request", "int64", -1, "request, -1 where none"),
     Column("name", "string", None, ""),
     Column("bytes", "int64", -1, "bytes"),
-    Column("address", "uint64", 0, "address"),
     Column("duration_ns", "int64", -1, "ns"),
     Column("value", "float64", float("nan"), "as the metric says"),
     Column("data", "string", None, "JSON"),
+    Column("address", "uint64", 0, "address"),
+    Column("device", "int16", -1, "device index, -1 for the host or none"),
+    Column("stream", "int64", -1, "stream, -1 where none"),
+    Column("request", "int64", -1, "request, -1 where none"),
+    Column("thread", "int64", -1, "thread that emitted"),
 )
-
-ROW_FIELDS = tuple(column.name for column in COLUMNS)
