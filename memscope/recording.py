@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Self
 
 from memscope.errors import MemscopeError
-from memscope.storage import Batch, Header, Scanner, State
+from memscope.header import Header
+from memscope.storage import Batch, Scanner, State
 
 
 class Recording:

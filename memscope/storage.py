@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memscope.errors import MemscopeError
-from memscope.events import COLUMNS, KINDS
+from memscope.events import COLUMNS
 from memscope.frames import (
     END,
     HEADER_KEY,
@@ -35,30 +34,15 @@ from memscope.frames import (
     Incomplete,
     check_frame,
 )
+from memscope.header import Header, check_columns, parse_header
 
 try:
     import fcntl
 except ImportError:  # Windows reads, and cannot tell a running file from a cut one
     fcntl = None  # type: ignore[assignment]
 
-FORMAT = (1, 0)
 CHUNK_BYTES = 1 << 24
 _ABSENT = {column.name: column.absent for column in COLUMNS}
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What a file says of itself: who wrote it, when, and the names of its kinds."""
-
-    format: tuple[int, int]
-    kinds: tuple[str, ...]
-    run_id: str
-    host: str
-    pid: int
-    rank: int | None
-    started_at_ns: int
-    started_monotonic_ns: int
-    command: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,8 +280,8 @@ class Scanner:
         try:
             frame = check_frame(data, 0)
             schema = pa.ipc.read_schema(pa.py_buffer(data[: frame.length]))
-            header = _parse_header(json.loads(schema.metadata[HEADER_KEY]))
-            _check_columns(schema)
+            header = parse_header(json.loads(schema.metadata[HEADER_KEY]))
+            check_columns(schema)
         except MemscopeError as error:
             raise MemscopeError(f"{self.path} {error.problem}", error.next_step) from None
         except Exception as error:
@@ -351,43 +335,9 @@ def _cut_header(path: Path) -> MemscopeError:
     return MemscopeError(f"{path} is cut inside its header, so it holds no event.", "Record again.")
 
 
-def _parse_header(fields: Mapping[str, Any]) -> Header:
-    major, minor = fields["format"]
-    if major != FORMAT[0]:
-        raise MemscopeError(
-            f"has format {major}.{minor}; this memscope reads {FORMAT[0]}.x.",
-            "Upgrade with `pip install -U memscope-torch`.",
-        )
-    kinds = tuple(map(str, fields["kinds"]))
-    if any(name != known for name, known in zip(kinds, KINDS, strict=False)):
-        raise MemscopeError("names its kinds in another order.", "Record again.")
-    return Header(
-        format=(int(major), int(minor)),
-        kinds=kinds,
-        run_id=str(fields["run_id"]),
-        host=str(fields["host"]),
-        pid=int(fields["pid"]),
-        rank=None if fields["rank"] is None else int(fields["rank"]),
-        started_at_ns=int(fields["started_at_ns"]),
-        started_monotonic_ns=int(fields["started_monotonic_ns"]),
-        command=tuple(map(str, fields["command"])),
-    )
-
-
-def _check_columns(schema: pa.Schema) -> None:
-    for column in COLUMNS:
-        if schema.field(column.name).type != getattr(pa, column.type)():
-            raise MemscopeError(f"has no column {column.name} of {column.type}.", "Record again.")
-
-
 def _read_at(fd: int, offset: int, count: int) -> bytes:
     os.lseek(fd, offset, os.SEEK_SET)
     return os.read(fd, count)
-
-
-def unknown_kinds(header: Header) -> dict[int, str]:
-    """Codes of ``header`` that this version does not know, by name."""
-    return {code: name for code, name in enumerate(header.kinds) if code >= len(KINDS)}
 
 
 def _one_line(error: BaseException) -> str:

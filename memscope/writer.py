@@ -8,32 +8,26 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
-import socket
 import sys
 import threading
 import time
-import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any, Protocol, Self
-
-import numpy as np
-import pyarrow as pa
+from typing import IO, Self
 
 from memscope import events
 from memscope.errors import MemscopeError
 from memscope.frames import BatchEncoder, encode_schema, event_schema
-from memscope.storage import FORMAT
+from memscope.header import new_header
+from memscope.rows import Row, encode_rows, make_emit, make_row
 
 try:
     import fcntl
 except ImportError:
     fcntl = None  # type: ignore[assignment]
 
-Row = tuple[Any, ...]
 Probe = Callable[["Recorder"], None]
 
 WAKE_SECONDS = 0.05
@@ -45,80 +39,6 @@ MAX_BACKLOG_ROWS = 500_000
 _clock = time.perf_counter_ns
 _open_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 _active: list[Recorder] = []
-
-
-class Emit(Protocol):
-    """Appends one event; see ``memscope.events`` for what each kind carries.
-
-    ``at_ns``: when it happened, by ``Recorder.clock``, if not now. ``data`` is encoded later and
-    must not change any more.
-    """
-
-    def __call__(
-        self,
-        kind: int,
-        step: int = -1,
-        layer: int = -1,
-        name: str | None = None,
-        bytes: int | None = None,
-        duration_ns: int | None = None,
-        value: float | None = None,
-        data: object = None,
-        address: int | None = None,
-        device: int = -1,
-        stream: int = -1,
-        request: int = -1,
-        at_ns: int | None = None,
-    ) -> None: ...
-
-
-def _make_emit(rows: list[Row]) -> tuple[Emit, Callable[[], None]]:
-    """``emit`` into ``rows``, and what turns it off. A closure costs half of what a method does."""
-    append, clock, thread = rows.append, _clock, threading.get_ident
-
-    def emit(
-        kind: int,
-        step: int = -1,
-        layer: int = -1,
-        name: str | None = None,
-        bytes: int | None = None,
-        duration_ns: int | None = None,
-        value: float | None = None,
-        data: object = None,
-        address: int | None = None,
-        device: int = -1,
-        stream: int = -1,
-        request: int = -1,
-        at_ns: int | None = None,
-    ) -> None:
-        append(
-            (
-                at_ns or clock(),
-                kind,
-                step,
-                layer,
-                name,
-                bytes,
-                duration_ns,
-                value,
-                data,
-                address,
-                device,
-                stream,
-                request,
-                thread(),
-            )
-        )
-
-    def switch_off() -> None:
-        nonlocal append
-        append = _ignore
-
-    return emit, switch_off
-
-
-def _ignore(row: Row) -> None:
-    """Where rows go once a recorder is closed or stopped."""
 
 
 class Recorder:
@@ -133,14 +53,14 @@ class Recorder:
         self.stopped: str | None = None  # why nothing is recorded any more
         self.dropped_rows = 0  # became sums because the backlog was full
         self._rows: list[Row] = []
-        self.emit, self._switch_off = _make_emit(self._rows)
+        self.emit, self._switch_off = make_emit(self._rows)
         self._probes = list(probes)
         self._dropped: dict[tuple[int, int, str | None], list[int]] = {}
         self._step = -1
         self._wake = threading.Event()
         self._closing = False
         self._sequence = self._written_rows = self._good_bytes = 0
-        self._schema = event_schema(_header())
+        self._schema = event_schema(new_header())
         self._encoder = BatchEncoder(self._schema)
         self._start_ns = _clock()
         self._file = _create(self.path, force=force)
@@ -302,7 +222,7 @@ class Recorder:
         with contextlib.suppress(Exception):
             self._file.truncate(self._good_bytes)
             self._file.seek(self._good_bytes)
-            self._write_rows([_row(events.FACT, "recorder.stopped", {"reason": reason})])
+            self._write_rows([make_row(events.FACT, "recorder.stopped", {"reason": reason})])
 
     def _end(self) -> None:
         _open_recorders.discard(self)
@@ -327,23 +247,6 @@ class Recorder:
 _KEPT = frozenset(
     (events.FACT, events.STEP, events.OOM, events.MARK, events.PHASE, events.SEGMENT, events.BLOCK)
 )
-
-
-def encode_rows(rows: Sequence[Row], start_ns: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows as one Arrow batch of ``schema``; times relative to ``start_ns``."""
-    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
-    arrays = [_encode(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    arrays[0] = pa.array(np.array(columns[0], dtype=np.int64) - start_ns)
-    return pa.record_batch(arrays, schema=schema)
-
-
-def _encode(column: Sequence[Any], type: pa.DataType) -> pa.Array:
-    first = column[0]
-    if column.count(first) == len(column) and not isinstance(first, dict):  # most columns, cheaply
-        return pa.repeat(pa.scalar(first, type), len(column))
-    if pa.types.is_string(type):
-        column = [None if text is None else _to_text(text) for text in column]
-    return pa.array(column, type)
 
 
 def active_recorder() -> Recorder | None:
@@ -390,31 +293,9 @@ def _unwritable(path: Path, reason: str | None) -> MemscopeError:
     )
 
 
-def _header() -> dict[str, Any]:
-    return {
-        "format": list(FORMAT),
-        "kinds": list(events.KINDS),
-        "run_id": os.environ.get("MEMSCOPE_RUN_ID") or uuid.uuid4().hex,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "rank": int(rank) if (rank := os.environ.get("RANK", "")).isdigit() else None,
-        "started_at_ns": time.time_ns(),
-        "started_monotonic_ns": time.monotonic_ns(),
-        "command": [str(word) for word in sys.argv],
-    }
-
-
-def _row(kind: int, name: str | None, data: object, **fields: int) -> Row:
-    given = {"t_ns": _clock(), "kind": kind, "name": name, "data": data, **fields}
-    ids = ("step", "layer", "device", "stream", "thread", "request")
-    return tuple(
-        given.get(column.name, -1 if column.name in ids else None) for column in events.COLUMNS
-    )
-
-
 def _sum_rows(sums: dict[tuple[int, int, str | None], list[int]]) -> list[Row]:
     return [
-        _row(
+        make_row(
             events.DROPPED,
             name,
             {"kind": events.KINDS[kind], "rows": count},
@@ -426,10 +307,6 @@ def _sum_rows(sums: dict[tuple[int, int, str | None], list[int]]) -> list[Row]:
         )
         for (kind, step, name), (count, size, duration, at) in sums.items()
     ]
-
-
-def _to_text(data: object) -> str:
-    return data if isinstance(data, str) else json.dumps(data, default=str)
 
 
 def _close_all() -> None:

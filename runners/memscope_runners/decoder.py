@@ -33,6 +33,15 @@ if TYPE_CHECKING:
 ALIGNMENT = 256
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step's token, the CRC-32 of its float32 logits, and its duration."""
+
+    token: int
+    logits_crc: int
+    duration_ns: int
+
+
 @dataclass(slots=True)
 class Decoded:
     """What came out: new token ids, and for each step the CRC-32 of its float32 logits."""
@@ -42,6 +51,12 @@ class Decoded:
     logits_crcs: list[int] = field(default_factory=list)
     durations_ns: list[int] = field(default_factory=list)
     text: str = ""
+
+    def add(self, step: Step) -> None:
+        """Another step is done."""
+        self.token_ids.append(step.token)
+        self.logits_crcs.append(step.logits_crc)
+        self.durations_ns.append(step.duration_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +129,13 @@ class Decoder:
                 self.residency.preload()
         inputs = decoded.prompt_ids
         for step in range(max_tokens):
-            token = self._run_step(step, inputs, decoded)
+            done = self.run_step(step, inputs)
+            decoded.add(done)
             if on_token is not None:
-                on_token(token)
-            if token in ends:
+                on_token(done.token)
+            if done.token in ends:
                 break
-            inputs = [token]
+            inputs = [done.token]
         return decoded
 
     @property
@@ -139,21 +155,19 @@ class Decoder:
         self._buffers.clear()
         self.device.close()
 
-    def _run_step(self, step: int, inputs: Sequence[int], decoded: Decoded) -> int:
-        recorder, started_ns = self._recorder, perf_counter_ns()
+    def run_step(self, step: int, inputs: Sequence[int]) -> Step:
+        """One sweep over the layers, continuing with `inputs`. Raises OutOfMemory."""
+        started_ns = perf_counter_ns()
         with self._reporting_oom(step):
             self.residency.begin_step(step)
             logits = self._model.forward(inputs, self._kv)
             token = greedy(logits)
             self.residency.end_step()
         duration_ns = perf_counter_ns() - started_ns
-        if recorder is not None:
-            recorder.sample("kv.used_bytes", bytes=self._kv.used_bytes, step=step)
-            recorder.emit(events.STEP, step, duration_ns=duration_ns)
-        decoded.token_ids.append(token)
-        decoded.logits_crcs.append(zlib.crc32(logits.numpy().tobytes()))
-        decoded.durations_ns.append(duration_ns)
-        return token
+        if self._recorder is not None:
+            self._recorder.sample("kv.used_bytes", bytes=self._kv.used_bytes, step=step)
+            self._recorder.emit(events.STEP, step, duration_ns=duration_ns)
+        return Step(token, zlib.crc32(logits.numpy().tobytes()), duration_ns)
 
     def _take(self, owner: str, size: int) -> torch.Tensor:
         driver = Driver(self.device, owner, self._recorder)

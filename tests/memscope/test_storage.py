@@ -16,16 +16,17 @@ from hypothesis import strategies as st
 from memscope import events
 from memscope.errors import MemscopeError
 from memscope.frames import END, BatchEncoder, encode_schema, event_schema
+from memscope.header import new_header
 from memscope.recording import Recording
+from memscope.rows import Row, encode_rows, make_row
 from memscope.storage import Scanner, decide_state
-from memscope.writer import Row, _header, _row, encode_rows
 
 SIZES = (2, 2)
 
 
 def write_small(path: Path, *, sizes: tuple[int, ...] = SIZES, has_end: bool = True) -> bytes:
     """A small recording, whole and without a writer: row i has step i and i × 10 bytes."""
-    schema = event_schema(_header())
+    schema = event_schema(new_header())
     encoder, data, first = BatchEncoder(schema), encode_schema(schema), 0
     for sequence, size in enumerate(sizes, 1):
         rows = [small_row(number) for number in range(first, first + size)]
@@ -38,7 +39,7 @@ def write_small(path: Path, *, sizes: tuple[int, ...] = SIZES, has_end: bool = T
 
 
 def small_row(number: int) -> Row:
-    return _row(events.UPLOAD, "slab", None, t_ns=number, step=number, bytes=number * 10)
+    return make_row(events.UPLOAD, "slab", None, t_ns=number, step=number, bytes=number * 10)
 
 
 def read_rows(path: Path) -> tuple[str, dict[int, int]]:
@@ -191,14 +192,14 @@ def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_newer_major_format_is_refused_by_name(tmp_path: Path) -> None:
-    schema = event_schema({**_header(), "format": [2, 0]})
+    schema = event_schema({**new_header(), "format": [2, 0]})
     (tmp_path / "new.mscope").write_bytes(encode_schema(schema) + END)
     with pytest.raises(MemscopeError, match=r"format 2\.0.*reads 1\.x"):
         Recording(tmp_path / "new.mscope")
 
 
 def test_a_newer_minor_format_is_read_without_its_unknown_columns(tmp_path: Path) -> None:
-    header = {**_header(), "format": [1, 7], "kinds": [*events.KINDS, "teleport"]}
+    header = {**new_header(), "format": [1, 7], "kinds": [*events.KINDS, "teleport"]}
     schema = event_schema(header).append(pa.field("mood", pa.string()))
     batch = encode_rows([small_row(4)], 0, event_schema(header))
     batch = pa.record_batch([*batch.columns, pa.array(["fine"])], schema=schema)
@@ -209,7 +210,7 @@ def test_a_newer_minor_format_is_read_without_its_unknown_columns(tmp_path: Path
 
 
 def test_a_file_with_valid_checksums_but_other_columns_is_refused(tmp_path: Path) -> None:
-    schema = pa.schema([("a", pa.int64())], metadata=event_schema(_header()).metadata)
+    schema = pa.schema([("a", pa.int64())], metadata=event_schema(new_header()).metadata)
     (tmp_path / "odd.mscope").write_bytes(encode_schema(schema) + END)
     with pytest.raises(MemscopeError):
         Recording(tmp_path / "odd.mscope")

@@ -1,0 +1,80 @@
+"""What a recording says of itself before its first event."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from memscope.errors import MemscopeError
+from memscope.events import COLUMNS, KINDS
+
+FORMAT = (1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a file says of itself: who wrote it, when, and the names of its kinds."""
+
+    format: tuple[int, int]
+    kinds: tuple[str, ...]
+    run_id: str
+    host: str
+    pid: int
+    rank: int | None
+    started_at_ns: int
+    started_monotonic_ns: int
+    command: tuple[str, ...]
+
+
+def new_header() -> dict[str, Any]:
+    """What a file that is begun now says of itself."""
+    return {
+        "format": list(FORMAT),
+        "kinds": list(KINDS),
+        "run_id": os.environ.get("MEMSCOPE_RUN_ID") or uuid.uuid4().hex,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "rank": int(rank) if (rank := os.environ.get("RANK", "")).isdigit() else None,
+        "started_at_ns": time.time_ns(),
+        "started_monotonic_ns": time.monotonic_ns(),
+        "command": [str(word) for word in sys.argv],
+    }
+
+
+def parse_header(fields: Mapping[str, Any]) -> Header:
+    """The header in its JSON form. Raises MemscopeError where this version cannot read on."""
+    major, minor = fields["format"]
+    if major != FORMAT[0]:
+        raise MemscopeError(
+            f"has format {major}.{minor}; this memscope reads {FORMAT[0]}.x.",
+            "Upgrade with `pip install -U memscope-torch`.",
+        )
+    kinds = tuple(map(str, fields["kinds"]))
+    if any(name != known for name, known in zip(kinds, KINDS, strict=False)):
+        raise MemscopeError("names its kinds in another order.", "Record again.")
+    return Header(
+        format=(int(major), int(minor)),
+        kinds=kinds,
+        run_id=str(fields["run_id"]),
+        host=str(fields["host"]),
+        pid=int(fields["pid"]),
+        rank=None if fields["rank"] is None else int(fields["rank"]),
+        started_at_ns=int(fields["started_at_ns"]),
+        started_monotonic_ns=int(fields["started_monotonic_ns"]),
+        command=tuple(map(str, fields["command"])),
+    )
+
+
+def check_columns(schema: pa.Schema) -> None:
+    """Raises MemscopeError where a column that this version reads is not there."""
+    for column in COLUMNS:
+        if schema.field(column.name).type != getattr(pa, column.type)():
+            raise MemscopeError(f"has no column {column.name} of {column.type}.", "Record again.")

@@ -1,0 +1,244 @@
+"""What recording costs: an event, a guard, a byte on disk, and a decoded token."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import tempfile
+import timeit
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any, cast
+
+import torch
+
+from memscope import events
+from memscope.frames import BatchEncoder, event_schema
+from memscope.header import new_header
+from memscope.recording import Recording
+from memscope.rows import Row, encode_rows, make_emit
+from memscope.writer import FLUSH_ROWS, Recorder, record
+from memscope_runners.bench.intervals import Median, median_with_interval
+from memscope_runners.decoder import Decoder
+from memscope_runners.q8.weights import CheckpointSource
+from memscope_runners.settings import Settings
+
+TOKENS_A_HALF = 16
+EVENTS = 20_000
+REPEATS = 15
+TURNS_A_CONTEXT = 24
+WARM_UP_HALVES = 2
+PROMPT = "The capital of France is"
+LIMITS = {
+    "emit_ns": 500.0,
+    "guard_ns": 15.0,
+    "bytes_per_event": 8.0,
+    "recorded_ratio": 1.03,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """Every figure of one run of the bench."""
+
+    emit_ns: float
+    guard_ns: float
+    encode_ns: float
+    bytes_per_event: float
+    rows_a_batch: float
+    events_per_token: float
+    ms_per_token: float
+    recorded_ratio: Median
+    computed_ratio: float
+    dropped_rows: int
+    threads: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"limits": LIMITS}
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """What, how much, and the bound, as a table's rows."""
+        return [
+            ("emit, ns an event", f"{self.emit_ns:.0f}", "≤ 500"),
+            ("guard, ns", f"{self.guard_ns:.1f}", "≤ 15"),
+            ("writer thread, ns an event", f"{self.encode_ns:.0f}", ""),
+            (
+                f"bytes an event at {self.rows_a_batch:,.0f} rows a batch",
+                f"{self.bytes_per_event:.2f}",
+                "≤ 8",
+            ),
+            ("events a token", f"{self.events_per_token:.0f}", ""),
+            ("ms a token, not recorded", f"{self.ms_per_token:.2f}", ""),
+            ("recorded / not recorded", str(self.recorded_ratio), "≤ 1.03"),
+            ("the same, computed from the costs above", f"{self.computed_ratio:.4f}", ""),
+            ("rows dropped", str(self.dropped_rows), "0"),
+        ]
+
+
+def measure(
+    checkpoint: CheckpointSource,
+    settings: Settings,
+    *,
+    pairs: int,
+    progress: Callable[[str, int, int], None],
+) -> Overhead:
+    """All of it; the decoder alternates between recorded and not every 16 tokens."""
+    emit_ns, guard_ns = measure_emit(), measure_guard()
+    with tempfile.TemporaryDirectory(prefix="memscope-bench-") as folder:
+        halves = Halves(checkpoint, settings, Path(folder))
+        ratios = halves.run(pairs, progress)
+    bytes_per_event, encode_ns = measure_encoding(halves.warm_up_rows)
+    events_per_token = halves.recorded_rows / (len(halves.plain_ns) * TOKENS_A_HALF)
+    ns_per_token = statistics.median(halves.plain_ns) / TOKENS_A_HALF
+    return Overhead(
+        emit_ns=emit_ns,
+        guard_ns=guard_ns,
+        encode_ns=encode_ns,
+        bytes_per_event=bytes_per_event,
+        rows_a_batch=min(len(halves.warm_up_rows), FLUSH_ROWS),
+        events_per_token=events_per_token,
+        ms_per_token=ns_per_token / 1e6,
+        recorded_ratio=ratios,
+        computed_ratio=1 + events_per_token * (emit_ns + encode_ns) / ns_per_token,
+        dropped_rows=halves.dropped_rows,
+        threads=torch.get_num_threads(),
+    )
+
+
+def measure_emit() -> float:
+    """ns that one event of a hot kind costs its caller, above an empty loop."""
+    with tempfile.TemporaryDirectory() as folder:
+        with Recorder(Path(folder) / "emit.mscope") as recorder:
+            emit = recorder.emit
+
+            def emit_all() -> None:
+                for number in itertools.repeat(7, EVENTS):
+                    emit(events.LAYER, number, number, duration_ns=number)
+
+            return max(_ns_an_event(emit_all) - _ns_an_event(_empty_loop), 0.0)
+
+
+def measure_guard() -> float:
+    """ns that `if recorder is not None` costs where nothing is recorded."""
+    recorder = None
+
+    def guard_all() -> None:
+        for _ in itertools.repeat(7, EVENTS):
+            if recorder is not None:
+                raise AssertionError
+
+    return max(_ns_an_event(guard_all) - _ns_an_event(_empty_loop), 0.0)
+
+
+def _empty_loop() -> None:
+    for _ in itertools.repeat(7, EVENTS):
+        pass
+
+
+def _ns_an_event(call: Callable[[], None]) -> float:
+    seconds = timeit.repeat(call, number=1, repeat=REPEATS)
+    return statistics.median(seconds) / EVENTS * 1e9
+
+
+class Switch:
+    """A recorder for a decoder whose target changes between halves, at no cost to the calls."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.emit, _ = make_emit(rows)
+
+    def to(self, recorder: Recorder) -> None:
+        """Send what follows to `recorder`."""
+        self.emit = recorder.emit
+
+    def fact(self, key: str, data: object) -> None:
+        """As a Recorder's."""
+        self.emit(events.FACT, name=key, data=data)
+
+    def sample(
+        self, metric: str, *, bytes: int | None = None, value: float | None = None, step: int = -1
+    ) -> None:
+        """As a Recorder's."""
+        self.emit(events.SAMPLE, step, name=metric, bytes=bytes, value=value)
+
+
+class Halves:
+    """Two decoders at the same position, one recorded; each recorded half has its own file.
+
+    A recorded half ends when its file is closed, so that nothing of it is left to the other half.
+    """
+
+    def __init__(self, checkpoint: CheckpointSource, settings: Settings, folder: Path) -> None:
+        self._checkpoint, self._settings, self._folder = checkpoint, settings, folder
+        self._prompt = checkpoint.tokenizer.encode(PROMPT)
+        self.warm_up_rows: list[Row] = []
+        self.plain_ns: list[int] = []
+        self.recorded_rows = self.dropped_rows = 0
+
+    def run(self, pairs: int, progress: Callable[[str, int, int], None]) -> Median:
+        """Median ratio, recorded over not recorded, of `pairs` neighbouring halves."""
+        ratios: list[float] = []
+        while len(ratios) < pairs:
+            for ratio in self._run_context(min(TURNS_A_CONTEXT, pairs - len(ratios))):
+                ratios.append(ratio)
+                progress("pairs of 16 tokens", len(ratios), pairs)
+        return median_with_interval(ratios)
+
+    def _run_context(self, turns: int) -> Iterator[float]:
+        tokens = len(self._prompt) + (turns + WARM_UP_HALVES) * TOKENS_A_HALF
+        switch = Switch(self.warm_up_rows)
+        plain = Decoder(self._checkpoint, self._settings, tokens)
+        recorded = Decoder(self._checkpoint, self._settings, tokens, cast(Recorder, switch))
+        walks = Walk(plain, self._prompt), Walk(recorded, self._prompt)
+        for walk in walks * WARM_UP_HALVES:
+            walk.half()
+        for turn in range(turns):
+            plain_ns = walks[0].half() if turn % 2 else 0
+            recorded_ns = self._recorded_half(walks[1], switch)
+            plain_ns = plain_ns or walks[0].half()
+            self.plain_ns.append(plain_ns)
+            yield recorded_ns / plain_ns
+        switch.emit, _ = make_emit([])
+        plain.close()
+        recorded.close()
+
+    def _recorded_half(self, walk: Walk, switch: Switch) -> int:
+        path = self._folder / "half.mscope"
+        recorder = record(path, force=True)
+        switch.to(recorder)
+        started_ns = perf_counter_ns()
+        walk.half()
+        recorder.close()
+        duration_ns = perf_counter_ns() - started_ns
+        self.dropped_rows += recorder.dropped_rows
+        with Recording(path) as recording:
+            self.recorded_rows += recording.state.rows
+        return duration_ns
+
+
+class Walk:
+    """A decoder going on from its prompt, 16 tokens at a time."""
+
+    def __init__(self, decoder: Decoder, prompt_ids: list[int]) -> None:
+        self._decoder = decoder
+        self._inputs = prompt_ids
+        self._step = 0
+
+    def half(self) -> int:
+        """Decodes 16 tokens; how long that took, in ns."""
+        started_ns = perf_counter_ns()
+        for _ in range(TOKENS_A_HALF):
+            self._inputs = [self._decoder.run_step(self._step, self._inputs).token]
+            self._step += 1
+        return perf_counter_ns() - started_ns
+
+
+def measure_encoding(rows: list[Row]) -> tuple[float, float]:
+    """Bytes on disk and the writer's ns an event, of `rows` in full batches."""
+    schema = event_schema(new_header())
+    encoder, size, started_ns = BatchEncoder(schema), 0, perf_counter_ns()
+    for sequence, first in enumerate(range(0, len(rows), FLUSH_ROWS), 1):
+        batch = encode_rows(rows[first : first + FLUSH_ROWS], 0, schema)
+        size += len(encoder.encode(batch, sequence=sequence, first_row=first))
+    return size / len(rows), (perf_counter_ns() - started_ns) / len(rows)
