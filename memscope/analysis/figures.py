@@ -18,6 +18,8 @@ from memscope.analysis.residency import ONLY_WARMUP, Residency, analyse_residenc
 from memscope.analysis.timeline import Timeline
 from memscope.analysis.weight_pool import WeightPool, analyse_weight_pool, hit_rate
 
+__all__ = ["FIGURES", "DefaultLimit", "Figure", "FigureDefinition", "figures", "find_definition"]
+
 
 @dataclass(frozen=True, slots=True)
 class Results:

@@ -25,6 +25,19 @@ if TYPE_CHECKING:
     from memscope.recording import Recording
     from memscope.storage import Batch, Header
 
+__all__ = [
+    "DEFAULT_WARMUP_STEPS",
+    "Geometry",
+    "Mark",
+    "OutOfMemory",
+    "Phase",
+    "Series",
+    "Steps",
+    "Timeline",
+    "batches_at",
+    "read_timeline",
+]
+
 DEFAULT_WARMUP_STEPS = 1
 
 # Facts that change what the rows after them mean.
@@ -188,26 +201,17 @@ def read_timeline(
 
     Raises MemscopeError where ``at`` is none of these.
     """
-    moment = parse_moment(at)
-    if moment.kind == "peak":
-        moment = _peak(_fold(recording, Moment("end"), warmup_steps))
-    return _fold(recording, moment, warmup_steps)
-
-
-def _count(value: object) -> int | None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        return None
-    return value if 0 <= value < 1 << 62 else None
-
-
-def _fold(recording: Recording, moment: Moment, warmup_steps: int | None) -> Timeline:
     timeline = Timeline(recording.header, warmup_steps=warmup_steps)
-    for batch in _batches(recording, moment):
+    for batch in batches_at(recording, at):
         timeline.add(batch)
     return timeline
 
 
-def _batches(recording: Recording, moment: Moment) -> Iterator[Batch]:
+def batches_at(recording: Recording, at: str) -> Iterator[Batch]:
+    """The events of ``recording`` up to ``at``. Raises MemscopeError where it is no moment."""
+    moment = parse_moment(at)
+    if moment.kind == "peak":
+        moment = _peak(read_timeline(recording))
     if moment.kind == "batch":
         return recording.batches(moment.value)
     if moment.kind == "end":
@@ -224,3 +228,9 @@ def _peak(timeline: Timeline) -> Moment:
         if column.max() > 0:
             return Moment("step", int(steps.step[np.argmax(column)]))
     return Moment("end")
+
+
+def _count(value: object) -> int | None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value < 1 << 62 else None

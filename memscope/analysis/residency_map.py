@@ -1,0 +1,111 @@
+"""Layer × step: in which steps a layer had to be uploaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from memscope import events
+from memscope.analysis.timeline import Timeline, batches_at
+
+if TYPE_CHECKING:
+    from memscope.recording import Recording
+    from memscope.storage import Batch
+
+MAX_COLUMNS = 600
+MAX_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ResidencyMap:
+    """Share of a column's steps in which a layer had to be uploaded, 0 to 1.
+
+    ``shares`` is float64 (layers, columns), NaN in a column without a step; ``first_step`` and
+    ``last_step`` are int64 (columns,). lm_head is left out. A column holds ``width`` steps, so
+    that there are at most ``MAX_COLUMNS``.
+    """
+
+    shares: npt.NDArray[np.float64]
+    first_step: npt.NDArray[np.int64]
+    last_step: npt.NDArray[np.int64]
+    width: int
+
+    def __len__(self) -> int:
+        """Number of columns."""
+        return len(self.first_step)
+
+
+class ResidencyMapFold:
+    """Entries uploaded for each layer and steps ended, by column; columns merge as steps come."""
+
+    def __init__(self) -> None:
+        self._entries = np.zeros((0, MAX_COLUMNS))
+        self._steps = np.zeros(MAX_COLUMNS)
+        self._first: int | None = None
+        self._width = 1
+
+    def add(self, batch: Batch) -> None:
+        """Fold one batch."""
+        kind, step, layer = batch["kind"], batch["step"], batch["layer"]
+        ends = np.flatnonzero((kind == events.STEP) & (step >= 0))
+        is_upload = (kind == events.UPLOAD) & (step >= 0) & (layer >= 0) & (layer < MAX_ROWS)
+        rows = np.flatnonzero(is_upload)
+        both = np.concatenate((rows, ends))
+        if not len(both):
+            return
+        if self._first is None:
+            self._first = int(step[both.min()])
+        rows, ends = rows[step[rows] >= self._first], ends[step[ends] >= self._first]
+        self._make_room(max(step[rows].max(initial=0), step[ends].max(initial=0)))
+        np.add.at(self._steps, self._columns(step[ends]), 1)
+        if len(rows):
+            entries = np.nan_to_num(batch["value"][rows], nan=1.0, posinf=1.0, neginf=1.0)
+            missing = int(layer[rows].max()) + 1 - len(self._entries)
+            self._entries = np.pad(self._entries, ((0, max(missing, 0)), (0, 0)))
+            where = (layer[rows], self._columns(step[rows]))
+            np.add.at(self._entries, where, np.clip(entries, 0, 1 << 20))
+
+    def result(self, timeline: Timeline) -> ResidencyMap:
+        """The map up to the last step that ended; of ``timeline`` the model's layers are read."""
+        used = np.flatnonzero(self._steps)
+        columns = int(used[-1]) + 1 if len(used) else 0
+        layers = min(timeline.layers or len(self._entries), MAX_ROWS)
+        entries = np.zeros((layers, columns))
+        known = self._entries[:layers, :columns]
+        entries[: len(known)] = known
+        steps = self._steps[:columns]
+        per_layer = timeline.count_fact("model", "entries_per_layer") or 1
+        shares = np.full_like(entries, np.nan)
+        np.divide(entries, steps * per_layer, out=shares, where=steps > 0)
+        first = (self._first or 0) + np.arange(columns) * self._width
+        return ResidencyMap(np.minimum(shares, 1.0), first, first + self._width - 1, self._width)
+
+    def _columns(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return (steps - (self._first or 0)) // self._width
+
+    def _make_room(self, step: int) -> None:
+        """Merge columns in pairs until ``step`` has one."""
+        while (int(step) - (self._first or 0)) // self._width >= MAX_COLUMNS:
+            self._width *= 2
+            self._steps = _merge_pairs(self._steps)
+            self._entries = _merge_pairs(self._entries)
+
+
+def read_residency_map(
+    recording: Recording, timeline: Timeline, *, at: str = "end"
+) -> ResidencyMap:
+    """The map of ``recording`` up to ``at``, which ``timeline`` was read at. Raises MemscopeError
+    where ``at`` is no moment."""
+    fold = ResidencyMapFold()
+    for batch in batches_at(recording, at):
+        fold.add(batch)
+    return fold.result(timeline)
+
+
+def _merge_pairs(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """(…, columns): each two columns added, the right half empty."""
+    pairs = values.reshape(*values.shape[:-1], MAX_COLUMNS // 2, 2).sum(axis=-1)
+    return np.concatenate((pairs, np.zeros_like(pairs)), axis=-1)
