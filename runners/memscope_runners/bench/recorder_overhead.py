@@ -109,15 +109,14 @@ def measure(
 
 def measure_emit() -> float:
     """ns that one event of a hot kind costs its caller, above an empty loop."""
-    with tempfile.TemporaryDirectory() as folder:
-        with Recorder(Path(folder) / "emit.mscope") as recorder:
-            emit = recorder.emit
+    with tempfile.TemporaryDirectory() as folder, Recorder(f"{folder}/emit.mscope") as recorder:
+        emit = recorder.emit
 
-            def emit_all() -> None:
-                for number in itertools.repeat(7, EVENTS):
-                    emit(events.LAYER, number, number, duration_ns=number)
+        def emit_all() -> None:
+            for number in itertools.repeat(7, EVENTS):
+                emit(events.LAYER, number, number, duration_ns=number)
 
-            return max(_ns_an_event(emit_all) - _ns_an_event(_empty_loop), 0.0)
+        return max(_ns_an_event(emit_all) - _ns_an_event(_empty_loop), 0.0)
 
 
 def measure_guard() -> float:
