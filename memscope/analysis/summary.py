@@ -12,7 +12,8 @@ from memscope.analysis.figures import figures
 from memscope.analysis.limits import Limit, Verdict, judge
 from memscope.analysis.sentences import write_sentences
 from memscope.analysis.timeline import Timeline
-from memscope.storage import Header, State
+from memscope.header import Header
+from memscope.storage import State
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ from memscope.analysis.window import MAX_LAYERS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from memscope.header import Header
     from memscope.recording import Recording
-    from memscope.storage import Batch, Header
+    from memscope.storage import Batch
 
 __all__ = [
     "DEFAULT_WARMUP_STEPS",

@@ -8,8 +8,9 @@ from typing import Any
 from memscope import events
 from memscope.analysis.timeline import Timeline
 from memscope.frames import event_schema
-from memscope.storage import FORMAT, Batch, Header, State
-from memscope.writer import encode_rows
+from memscope.header import FORMAT, Header
+from memscope.rows import encode_rows
+from memscope.storage import Batch, State
 
 HEADER = Header(
     format=FORMAT,
