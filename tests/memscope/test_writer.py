@@ -1,0 +1,219 @@
+"""The recorder: what it writes, and that its faults never reach the program."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from memscope import events
+from memscope.errors import MemscopeError
+from memscope.recording import Recording
+from memscope.writer import Recorder, active_recorder, record
+
+
+def rows_of(path: Path) -> list[tuple[int, int, int, str | None]]:
+    with Recording(path) as recording:
+        return [
+            (int(kind), int(step), int(size), batch.name(row))
+            for batch in recording.batches()
+            for row, (kind, step, size) in enumerate(
+                zip(batch["kind"], batch["step"], batch["bytes"], strict=True)
+            )
+        ]
+
+
+def run_script(script: str, *args: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", script, *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_what_is_emitted_is_read_back(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "run.mscope") as recorder:
+        recorder.emit(events.UPLOAD, 3, 5, "slab", 4096, duration_ns=7, value=7.0)
+        recorder.fact("model", {"layers": 2})
+    with Recording(tmp_path / "run.mscope") as recording:
+        batch = next(recording.batches())
+        assert recording.state.name == "complete"
+    assert [batch[name][0] for name in ("step", "layer", "bytes", "duration_ns")] == [3, 5, 4096, 7]
+    assert batch["bytes"][1] == -1
+    assert batch.data(1) == {"layers": 2}
+    assert batch["t_ns"][0] <= batch["t_ns"][1]
+
+
+def test_steps_marks_and_phases(tmp_path: Path) -> None:
+    with record(tmp_path / "run.mscope") as recorder:
+        assert active_recorder() is recorder
+        with recorder.step() as number, recorder.phase("load"):
+            recorder.mark("here")
+        assert number == 0
+    assert active_recorder() is None
+    named = [(row[0], row[1], row[3]) for row in rows_of(tmp_path / "run.mscope") if row[1] == 0]
+    assert named == [(events.MARK, 0, "here"), (events.PHASE, 0, "load"), (events.STEP, 0, None)]
+
+
+def test_events_after_close_are_ignored(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run.mscope")
+    recorder.close()
+    recorder.emit(events.MARK)
+    recorder.close()
+    assert rows_of(tmp_path / "run.mscope") == []
+
+
+def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
+    path = tmp_path / "run.mscope"
+    path.write_text("mine")
+    with pytest.raises(MemscopeError, match="--force"):
+        Recorder(path)
+    assert path.read_text() == "mine"
+    Recorder(path, force=True).close()
+    assert rows_of(path) == []
+
+
+@pytest.mark.parametrize("where", ["no/such/folder/run.mscope", "."])
+def test_bad_paths_are_found_before_anything_starts(tmp_path: Path, where: str) -> None:
+    with pytest.raises(MemscopeError):
+        Recorder(tmp_path / where)
+
+
+def test_an_unencodable_event_stops_the_recording_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Recorder(tmp_path / "run.mscope") as recorder:
+        recorder.mark("good")
+        time.sleep(0.8)
+        recorder.emit(events.SAMPLE, value="not a number")  # type: ignore[arg-type]
+        time.sleep(0.8)
+        recorder.mark("late")
+    assert "recording stopped" in capfd.readouterr().err
+    with Recording(tmp_path / "run.mscope") as recording:
+        assert recording.state.name == "cut"
+    assert [row[3] for row in rows_of(tmp_path / "run.mscope")] == ["good", "recorder.stopped"]
+
+
+def test_a_probe_that_raises_is_stopped_and_named(tmp_path: Path) -> None:
+    calls = []
+
+    class Probe:
+        name = "broken"
+
+        def __call__(self, recorder: Recorder) -> None:
+            calls.append(1)
+            raise RuntimeError("no reading")
+
+    with Recorder(tmp_path / "run.mscope", probes=[Probe()]) as recorder:
+        time.sleep(0.4)
+        recorder.mark("on")
+    assert len(calls) == 1
+    assert {row[3] for row in rows_of(tmp_path / "run.mscope")} == {"probe.broken", "on"}
+
+
+def test_a_full_disk_stops_the_recording_and_not_the_program(tmp_path: Path) -> None:
+    script = (
+        "import resource, signal, sys, time, memscope\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
+        "with memscope.record(sys.argv[1]) as rec:\n"
+        "    end = time.time() + 2.5\n"
+        "    while time.time() < end:\n"
+        "        for i in range(50): rec.emit(2, i, name=f'{time.time()} {i}')\n"
+        "        time.sleep(0.01)\n"
+        "    print('result 42', rec.stopped)\n"
+        "sys.exit(7)\n"
+    )
+    done = run_script(script, tmp_path / "run.mscope")
+    assert done.returncode == 7
+    assert done.stdout.startswith("result 42 ")
+    assert done.stderr.count("\n") == 1
+    assert "File too large" in done.stderr
+    with Recording(tmp_path / "run.mscope") as recording:
+        assert recording.state.name == "cut"
+        assert recording.state.rows > 50
+
+
+def test_kill_9_at_random_moments_loses_at_most_a_second(tmp_path: Path) -> None:
+    script = (
+        "import sys, time, memscope\n"
+        "with memscope.record(sys.argv[1]) as rec:\n"
+        "    print('go', flush=True)\n"
+        "    while True:\n"
+        "        rec.emit(31, name='tick'); time.sleep(0.0005)\n"
+    )
+    generator = random.Random(7)
+    for number in range(20):
+        path = tmp_path / f"{number}.mscope"
+        with subprocess.Popen([sys.executable, "-c", script, path], stdout=-1) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            started = time.monotonic()
+            time.sleep(generator.uniform(0.0, 1.4))
+            process.kill()
+            lived = time.monotonic() - started
+        with Recording(path) as recording:
+            assert recording.state.name == "cut"
+            last = [batch["t_ns"][-1] for batch in recording.batches()][-1:] or [0]
+        assert lived - last[0] / 1e9 <= 1.0, f"run {number}: lost too much"
+
+
+def test_a_forked_child_never_writes_into_its_parents_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.mscope"
+    recorder = Recorder(path)
+    recorder.mark("parent")
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=recorder.mark, args=("child",))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    recorder.close()
+    assert [row[3] for row in rows_of(path)] == ["parent"]
+
+
+def test_a_living_child_does_not_keep_its_parents_file_running(tmp_path: Path) -> None:
+    script = (
+        "import os, sys, time, memscope\n"
+        "rec = memscope.Recorder(sys.argv[1]); rec.mark('parent')\n"
+        "child = os.fork()\n"
+        "if child == 0: time.sleep(30); os._exit(0)\n"
+        "time.sleep(0.9); print(child, flush=True); os.kill(os.getpid(), 9)\n"
+    )
+    done = run_script(
+        script.replace("time.sleep(30)", "os.close(1); os.close(2); time.sleep(30)"),
+        tmp_path / "run.mscope",
+    )
+    child = int(done.stdout)
+    try:
+        with Recording(tmp_path / "run.mscope") as recording:
+            assert recording.state.name == "cut"
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_a_recorder_left_open_is_closed_at_exit(tmp_path: Path) -> None:
+    script = "import sys, memscope; memscope.Recorder(sys.argv[1]).mark('x')"
+    assert run_script(script, tmp_path / "run.mscope").returncode == 0
+    with Recording(tmp_path / "run.mscope") as recording:
+        assert (recording.state.name, recording.state.rows) == ("complete", 1)
+
+
+def test_a_backlog_becomes_sums_and_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memscope.writer.MAX_BACKLOG_ROWS", 10_000)
+    with Recorder(tmp_path / "run.mscope") as recorder:
+        for number in range(200_000):
+            recorder.emit(events.UPLOAD, number // 1000, 1, "slab", 10, 5)
+        recorder.fact("kept", 1)
+    rows = rows_of(tmp_path / "run.mscope")
+    whole = [row for row in rows if row[0] == events.UPLOAD]
+    sums = [row for row in rows if row[0] == events.DROPPED]
+    assert recorder.dropped_rows > 0
+    assert sum(row[2] for row in sums) == recorder.dropped_rows * 10
+    assert len(whole) + recorder.dropped_rows == 200_000
+    assert [row[3] for row in rows if row[0] == events.FACT] == ["kept"]
