@@ -26,6 +26,7 @@ class Recording:
         self._frames = self._scanner.scan()
         self.path = self._scanner.path
         self.header: Header = self._scanner.header
+        self.schema = self._scanner.schema
         self.state: State = self._scanner.state()
 
     def __enter__(self) -> Self:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from memscope.analysis.figure import Measured, Missing
 from memscope.analysis.steps import Steps
 from memscope.analysis.timeline import Timeline
@@ -66,9 +64,9 @@ def least_uploads(layers: int, slabs: int) -> float:
 
 
 def wait_ms_per_step(timeline: Timeline) -> float | None:
-    """How long compute waited for uploads in a step after warm-up, median; None without steps."""
+    """How long compute waited for uploads in a step after warm-up, mean; None without steps."""
     steps = timeline.measured_steps
-    return float(np.median(steps.wait_ns)) / 1e6 if len(steps) else None
+    return float(steps.wait_ns.mean()) / 1e6 if len(steps) else None
 
 
 def _missing(timeline: Timeline) -> Missing | None:

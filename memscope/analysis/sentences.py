@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memscope.analysis.figure import Missing
 from memscope.analysis.memory import find_device
 from memscope.analysis.residency import analyse_residency, wait_ms_per_step
 from memscope.analysis.timeline import Timeline
@@ -86,15 +87,13 @@ def _fits(timeline: Timeline) -> str | None:
     if policy in (None, "off") or needed is None or usable is None or needed > usable:
         return None
     wait_ms = wait_ms_per_step(timeline)
-    if wait_ms is None:
-        return None
     uploads = analyse_residency(timeline).uploads_per_step
-    saved = f"{format_value(wait_ms, 'ms')} a step" if wait_ms else "its uploads"
-    if isinstance(uploads, float):
-        saved += f" ({format_value(uploads, 'layers')} uploaded a step)"
+    if wait_ms is None or isinstance(uploads, Missing):
+        return None
     return (
         f"The whole model fits ({format_bytes(needed)} of {format_bytes(usable)}): "
-        f"--policy off would save {saved}."
+        f"--policy off would save {format_value(wait_ms, 'ms')} a step, the wait for "
+        f"{format_value(uploads, 'layers')}."
     )
 
 

@@ -70,6 +70,7 @@ for _kind, _what in _MOVES.items():
 
 # Rows that wait are columns of one matrix, int64 (fields, rows).
 POSITION, STEP, TIME, KIND, LAYER, NAME, BYTES, DURATION, ENTRIES = range(9)
+BEFORE = -1  # the position of a row from an earlier batch
 _FIELD = {"bytes": BYTES, "duration": DURATION}
 
 
@@ -122,10 +123,13 @@ class StepFold:
 
     def fold(self, batch: Batch, start: int, stop: int, settings: StepSettings) -> None:
         """Take the rows ``start`` to ``stop`` of ``batch``."""
-        self._wait(self._collect(batch, start, stop))
+        rows = self._collect(batch, start, stop)
+        self._wait(rows)
         ends = np.flatnonzero(batch["kind"][start:stop] == events.STEP) + start
         if len(ends):
             self._close(batch, ends, settings)
+        else:
+            rows[POSITION] = BEFORE
 
     def window_now(self) -> Window:
         """The window with the rows of steps that have not ended."""
@@ -214,7 +218,7 @@ class StepFold:
         )
         is_closed = slot < len(ends)
         left = rows[:, ~is_closed]
-        left[POSITION] = -1
+        left[POSITION] = BEFORE
         self._waiting = [left] if left.shape[1] else []
         rows, slot = rows[:, is_closed], slot[is_closed]
         _set_counts(block, rows, slot)

@@ -10,6 +10,7 @@ from typing import Any
 from memscope.analysis.figure import Figure
 from memscope.analysis.figures import figures
 from memscope.analysis.limits import Limit, Verdict, judge
+from memscope.analysis.memory import Device, find_device
 from memscope.analysis.sentences import write_sentences
 from memscope.analysis.timeline import Timeline
 from memscope.header import Header
@@ -26,8 +27,11 @@ class Summary:
     figures: Mapping[str, Figure]
     verdicts: tuple[Verdict, ...]
     sentences: tuple[str, ...]
+    device: Device | None
     batches: int
     events: int
+    steps: int
+    warmup_steps: int
 
     def to_json(self) -> dict[str, Any]:
         """What ``--json`` prints."""
@@ -36,6 +40,8 @@ class Summary:
             "is_partial": self.state.is_partial,
             "batches": self.batches,
             "events": self.events,
+            "steps": self.steps,
+            "warmup_steps": self.warmup_steps,
             "lost_events": self.state.lost_rows,
             "lost_bytes": self.state.lost_bytes,
             "facts": _plain(self.facts),
@@ -55,8 +61,11 @@ def summarize(timeline: Timeline, state: State, *, limits: Sequence[Limit] = ())
         figures=measured,
         verdicts=judge(measured, limits),
         sentences=write_sentences(timeline),
+        device=find_device(timeline),
         batches=timeline.batches,
         events=timeline.events,
+        steps=len(timeline.steps),
+        warmup_steps=timeline.warmup_steps,
     )
 
 

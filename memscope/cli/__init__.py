@@ -1,1 +1,92 @@
-"""The command line: one file a verb."""
+"""The command line: one file a verb, imported when the verb runs."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+from memscope.cli.text import clean
+from memscope.cli.verbs import VERBS
+from memscope.errors import MemscopeError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the verb that ``argv`` names; the exit code."""
+    _survive_narrow_encodings()
+    try:
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return code
+    except MemscopeError as error:
+        print(f"memscope: {clean(str(error))}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # whoever read us has gone; so that the exit does not complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+class _Parser(argparse.ArgumentParser):
+    """Wrong use is one sentence and the next step, as everywhere."""
+
+    def error(self, message: str) -> NoReturn:
+        raise MemscopeError(f"{message[:1].upper()}{message[1:]}.", f"See `{self.prog} --help`.")
+
+
+def _run(argv: list[str]) -> int:
+    word = argv[0] if argv else "--help"
+    if word in ("-h", "--help", "help"):
+        print(_help())
+        return 0 if argv else 2
+    if word in ("-V", "--version"):
+        print(_version())
+        return 0
+    verb = VERBS.get(word)
+    if verb is None:
+        raise MemscopeError(f"There is no verb {word!r}.", _near(word))
+    module = import_module(verb.module)
+    parser = _Parser(prog=f"memscope {word}", description=module.__doc__, allow_abbrev=False)
+    module.add_arguments(parser)
+    code: int = module.run(parser.parse_args(argv[1:]))
+    return code
+
+
+def _help() -> str:
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {name:{width}}  {verb.help}" for name, verb in VERBS.items())
+    return (
+        "usage: memscope VERB ...\n\n"
+        "Where every byte of GPU memory is, why it ran out, and which setting would have avoided "
+        f"it.\n\n{verbs}\n\n"
+        "`memscope VERB --help` tells more; `memscope --version` which memscope this is.\n"
+        "Exit codes: 0 fine, 1 a limit is broken, 2 wrong use, 3 the recording is partial,\n"
+        "4 out of memory."
+    )
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        number = version("memscope-torch")
+    except PackageNotFoundError:
+        number = "(not installed)"
+    return f"memscope-torch {number} ({os.path.dirname(os.path.dirname(__file__))})"
+
+
+def _near(word: str) -> str:
+    close = difflib.get_close_matches(word, VERBS, n=1)
+    return f"Did you mean {close[0]}?" if close else "`memscope --help` lists them."
+
+
+def _survive_narrow_encodings() -> None:
+    """A terminal that cannot show a character gets a question mark, not a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")

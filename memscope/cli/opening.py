@@ -1,0 +1,44 @@
+"""What every verb that reads a recording does first."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from memscope.errors import MemscopeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memscope.analysis.limits import Limit
+    from memscope.analysis.summary import Summary
+
+
+def warmup_steps(text: str) -> int:
+    """Steps of warm-up as the command line has them. Raises MemscopeError."""
+    if not text.isdecimal() or len(text) > 18:
+        raise MemscopeError(f"--warm-up {text} is no number of steps.", "Write --warm-up 2.")
+    return int(text)
+
+
+def add_warmup(parser: argparse.ArgumentParser) -> None:
+    """``--warm-up N``."""
+    parser.add_argument(
+        "--warm-up",
+        metavar="N",
+        type=warmup_steps,
+        help="leave the first N steps out of figures (default: as recorded, else 1)",
+    )
+
+
+def read_summary(
+    path: str, *, at: str = "end", warm_up: int | None = None, limits: Sequence[Limit] = ()
+) -> Summary:
+    """The summary of the recording at ``path``. Raises MemscopeError."""
+    from memscope.analysis.summary import summarize
+    from memscope.analysis.timeline import read_timeline
+    from memscope.recording import open_recording
+
+    with open_recording(path) as recording:
+        timeline = read_timeline(recording, at=at, warmup_steps=warm_up)
+        return summarize(timeline, recording.state, limits=limits)

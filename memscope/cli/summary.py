@@ -1,0 +1,152 @@
+"""Figures and verdicts of a recording, as text or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from memscope.cli.opening import add_warmup, read_summary
+from memscope.cli.text import align, clean
+from memscope.cli.verdicts import verdict_lines
+from memscope.units import format_bytes, format_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memscope.analysis.figure import Figure
+    from memscope.analysis.summary import Summary
+
+PARTIAL = " (partial)"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    add = parser.add_argument
+    add("recording", metavar="RECORDING", help="a file that memscope recorded; it may still grow")
+    add("--at", metavar="WHEN", default="end", help="batch:N, step:N, 12.5s, peak or end")
+    add_warmup(parser)
+    add("--json", action="store_true", help="print it as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the summary; 3 where the recording is partial."""
+    summary = read_summary(args.recording, at=args.at, warm_up=args.warm_up)
+    if args.json:
+        print(json.dumps(summary.to_json(), indent=2, allow_nan=False))
+    else:
+        print("\n".join(summary_lines(summary, args.recording, args.at)))
+    return 3 if summary.state.is_partial else 0
+
+
+def summary_lines(summary: Summary, path: str, at: str = "end") -> list[str]:
+    """The summary as a person reads it."""
+    note = PARTIAL if summary.state.is_partial else ""
+    blocks = [
+        _head(summary, path, at),
+        *_figure_blocks(summary, note),
+        [f"verdicts{note}", *verdict_lines(summary.verdicts)],
+        _without_value(summary, is_applicable=True),
+        _without_value(summary, is_applicable=False),
+        ["notes", *(f"  {clean(sentence)}" for sentence in summary.sentences)],
+    ]
+    lines: list[str] = []
+    for block in blocks:
+        if len(block) > 1:
+            lines += ["", *block] if lines else block
+    return lines
+
+
+def _head(summary: Summary, path: str, at: str) -> list[str]:
+    rows = [("recording", path), ("state", str(summary.state))]
+    if summary.state.is_partial:
+        rows.append(("PARTIAL", "figures may miss events that happened"))
+    if at != "end":
+        seen = f"{summary.batches:,} of {summary.state.batches:,} batches"
+        rows.append(("up to", f"{at} ({seen}, {summary.events:,} events)"))
+    rows += [
+        ("model", _model(summary)),
+        ("device", _device(summary)),
+        ("policy", _policy(summary)),
+        ("versions", _versions(summary)),
+        ("steps", _steps(summary)),
+    ]
+    return align([(key, clean(text, 400)) for key, text in rows if text], indent="")
+
+
+def _figure_blocks(summary: Summary, note: str) -> Iterator[list[str]]:
+    is_host = summary.device is not None and summary.device.is_host
+    areas: dict[str, list[Figure]] = {}
+    for figure in summary.figures.values():
+        if figure.value is not None:
+            areas.setdefault(figure.name.partition(".")[0], []).append(figure)
+    for area, found in areas.items():
+        place = " (host)" if is_host and area == "memory" else ""
+        rows = [(clean(figure.name, 80), _value(figure)) for figure in found]
+        yield [f"{area}{place}{note}", *align(rows)]
+
+
+def _value(figure: Figure) -> str:
+    return "" if figure.value is None else format_value(figure.value, figure.unit)
+
+
+def _without_value(summary: Summary, *, is_applicable: bool) -> list[str]:
+    """Figures that have none, under the reason that they share."""
+    reasons: dict[str, list[str]] = {}
+    for figure in summary.figures.values():
+        if figure.value is None and figure.is_applicable == is_applicable:
+            reasons.setdefault(figure.reason or "", []).append(clean(figure.name, 80))
+    lines = ["not measured" if is_applicable else "not applicable"]
+    for reason, names in reasons.items():
+        lines += [f"  {', '.join(names)}", f"    {clean(reason)}"]
+    return lines
+
+
+def _fact(summary: Summary, key: str, field: str) -> Any:
+    data = summary.facts.get(key)
+    return data.get(field) if isinstance(data, dict) else None
+
+
+def _model(summary: Summary) -> str:
+    layers, weights = _fact(summary, "model", "layers"), _fact(summary, "model", "weights_bytes")
+    words = [_fact(summary, "model", "name"), layers and f"{layers} layers"]
+    if isinstance(weights, int):
+        words.append(f"{format_bytes(weights)} of weights")
+    return ", ".join(str(word) for word in words if word)
+
+
+def _device(summary: Summary) -> str:
+    device = summary.device
+    if device is None:
+        return ""
+    sizes = [f"{format_bytes(device.total_bytes)} in all"] if device.total_bytes else []
+    if device.limit_bytes and device.limit_bytes != device.total_bytes:
+        sizes.append(f"limited to {format_bytes(device.limit_bytes)}")
+    return ", ".join([device.name, *sizes, *(["no GPU"] if device.is_host else [])])
+
+
+def _policy(summary: Summary) -> str:
+    name = _fact(summary, "policy", "policy")
+    if name is None:
+        return ""
+    keep = _fact(summary, "policy", "keep")
+    words = [str(name)] if keep is None else [f"{name}, keep {keep}"]
+    words += [
+        f"{field} {value}"
+        for field in ("allocator", "unit")
+        if (value := _fact(summary, "policy", field))
+    ]
+    words += ["prefetch" if _fact(summary, "policy", "prefetch") else "no prefetch"]
+    return ", ".join(words)
+
+
+def _versions(summary: Summary) -> str:
+    versions = summary.facts.get("versions")
+    if not isinstance(versions, dict):
+        return ""
+    return ", ".join(f"{name} {number}" for name, number in list(versions.items())[:8])
+
+
+def _steps(summary: Summary) -> str:
+    warmup = min(summary.warmup_steps, summary.steps)
+    return f"{summary.steps:,} ended, {warmup:,} of them warm-up"

@@ -1,0 +1,25 @@
+"""The verbs: the one table of what the command line does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """Where a verb lives, as text: the module is imported when the verb runs."""
+
+    module: str
+    help: str
+
+
+VERBS = {
+    "demo": Verb("memscope.cli.demo", "the whole of it: decode a real model and look at it"),
+    "decode": Verb("memscope.cli.decode", "continue a prompt within a memory limit, recorded"),
+    "live": Verb("memscope.cli.live", "it runs: watch a recording as it grows"),
+    "report": Verb("memscope.cli.report", "it ran: one HTML file that works offline"),
+    "summary": Verb("memscope.cli.summary", "its figures and verdicts, as text or JSON"),
+    "check": Verb("memscope.cli.check", "fail where a limit is broken"),
+    "export": Verb("memscope.cli.export", "its events as Arrow or Parquet"),
+    "bench": Verb("memscope.cli.bench", "what recording costs"),
+}
