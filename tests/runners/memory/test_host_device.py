@@ -95,6 +95,15 @@ def test_upload_copies_and_counts(ahead):
     device.close()
 
 
+def test_upload_ahead_that_failed_long_ago_still_raises():
+    device = HostDevice()
+    copies = [(device.malloc(10, "weights"), torch.zeros(9, dtype=torch.uint8))]
+    transfer = device.start_upload(copies, ahead=True)
+    device.close()
+    with pytest.raises(ValueError, match="into 10 bytes"):
+        transfer.wait()
+
+
 def test_upload_of_every_other_byte_is_refused():
     device = HostDevice()
     with pytest.raises(ValueError, match="contiguous"):

@@ -229,6 +229,16 @@ def test_error_in_flight_is_raised_by_close_after_it_released_all():
     window.device.close()
 
 
+def test_upload_ahead_of_a_step_broken_off_is_emitted_in_that_step():
+    window = Window(6, "past", 2, prefetch=True)
+    window.residency.begin_step(0)
+    window.residency.enter_layer(0)
+    window.residency.end_step()
+    assert [row.layer for row in window.recorder.of(events.UPLOAD)] == [6, 0, 1]
+    assert samples(window, "residency.in_flight_bytes") == [0]
+    window.close()
+
+
 def test_sweep_begun_anew_after_a_break_sees_the_right_weights():
     window = Window(6, "symmetric", 2, prefetch=True)
     window.residency.begin_step(0)
