@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.kv_cache import KvCache
-from memscope_runners.q8.linear import Product, best_product
+from memscope_runners.q8.linear import Product, linear
 from memscope_runners.q8.weights import Weight, WeightSource
 
 
@@ -29,7 +29,7 @@ class Model:
     ) -> None:
         self.config = config
         self._weights = weights
-        self._product = product or best_product()
+        self._q8_product = product
         self._norms = {name: fixed[name].float() for name in fixed if name.endswith("norm")}
         self._rope = RopeTable(config)
 
@@ -55,6 +55,9 @@ class Model:
             x = x + self._mlp(self._norm(x, f"layers.{layer}.mlp_norm"), weights)
         kv.advance(len(token_ids))
         return x
+
+    def _product(self, x: torch.Tensor, weight: Weight) -> torch.Tensor:
+        return linear(x, weight, self._q8_product)
 
     def _norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
         return functional.rms_norm(

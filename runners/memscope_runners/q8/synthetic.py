@@ -69,8 +69,8 @@ class SyntheticModel:
         generator = torch.Generator().manual_seed(SEED + zlib.crc32(name.encode()))
         if name.endswith("norm"):
             return 1.0 + 0.1 * torch.randn(self.config.hidden, generator=generator)
-        weight = torch.randn(self._shape(name), generator=generator)
-        return weight / weight.shape[1] ** 0.5
+        rows, columns = self._shape(name)
+        return torch.randn(rows, columns, generator=generator) * columns**-0.5
 
     def _shape(self, name: str) -> tuple[int, int]:
         if name in ("lm_head", "embedding"):
