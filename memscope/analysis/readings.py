@@ -33,6 +33,8 @@ class Readings:
         sizes = batch["bytes"][rows]
         values = np.where(sizes >= 0, sizes, batch["value"][rows])
         is_reading = np.isfinite(values) & (codes[rows] >= 0)
+        if not is_reading.any():
+            return
         rows, values = rows[is_reading], values[is_reading]
         codes = codes[rows]
         order = np.argsort(codes, kind="stable")

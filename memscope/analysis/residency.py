@@ -57,7 +57,9 @@ def least_uploads(layers: int, slabs: int) -> float:
     """Fewest layers that a sweep over ``layers`` must upload with room for ``slabs`` of them.
 
     L(L − C)/(L − 1): what Belady's rule (evict what is needed last) comes to on a cyclic sweep.
+    A layer that runs takes one slab at least.
     """
+    slabs = max(slabs, 1)
     if slabs >= layers:
         return 0.0
     return layers * (layers - slabs) / (layers - 1)

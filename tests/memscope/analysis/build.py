@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,13 +41,13 @@ def fact(key: str, data: object) -> Event:
 
 def make_batch(rows: Sequence[Event], sequence: int = 1) -> Batch:
     """One batch of one event or more."""
-    values = [
-        tuple(
-            row.get(column.name, -1 if column.name in _IDS else None) for column in events.COLUMNS
-        )
-        for row in rows
-    ]
+    values = [tuple(_value(row, column.name) for column in events.COLUMNS) for row in rows]
     return Batch(encode_rows(values, 0, _SCHEMA), sequence)
+
+
+def _value(row: Event, column: str) -> Any:
+    value = row.get(column, -1 if column in _IDS else None)
+    return json.dumps(value) if column == "data" and value is not None else value
 
 
 def fold(rows: Sequence[Event], *, warmup_steps: int | None = None, split: int = 0) -> Timeline:
