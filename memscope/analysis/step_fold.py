@@ -48,11 +48,6 @@ _COUNTS = {
     events.ALLOC_RETRY: "alloc_retries",
     events.ALLOCATOR_FLUSH: "allocator_flushes",
 }
-_SUMS = (
-    (events.WAIT, "duration", "wait_ns"),
-    (events.UPLOAD, "bytes", "upload_bytes"),
-    (events.EVICT, "bytes", "evict_bytes"),
-)
 
 
 def _table(kinds: tuple[int, ...]) -> npt.NDArray[np.bool_]:
@@ -64,6 +59,7 @@ def _table(kinds: tuple[int, ...]) -> npt.NDArray[np.bool_]:
 _IS_OF_STEP = _table((*_MOVES, *_COUNTS))
 _IS_MOVE = _table(tuple(_MOVES))
 _IS_POOL = _table(_POOL)
+_IS_SAMPLE = _table((events.SAMPLE,))
 _WHAT = np.zeros(256, dtype=np.int64)
 for _kind, _what in _MOVES.items():
     _WHAT[_kind] = _what
@@ -71,7 +67,12 @@ for _kind, _what in _MOVES.items():
 # Rows that wait are columns of one matrix, int64 (fields, rows).
 POSITION, STEP, TIME, KIND, LAYER, NAME, BYTES, DURATION, ENTRIES = range(9)
 BEFORE = -1  # the position of a row from an earlier batch
-_FIELD = {"bytes": BYTES, "duration": DURATION}
+_SUMS = (
+    (events.WAIT, DURATION, "wait_ns"),
+    (events.UPLOAD, BYTES, "upload_bytes"),
+    (events.UPLOAD, DURATION, "upload_duration_ns"),
+    (events.EVICT, BYTES, "evict_bytes"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,8 @@ class StepFold:
             rows = rows[:, _IS_MOVE[rows[KIND]]]
             step = np.maximum(rows[STEP], self._highest + 1)
             rows = rows[:, np.lexsort((rows[TIME], step))]
-            window.fold(_moves(rows, np.zeros_like(rows[STEP])), 1, head=None)
+            which = np.arange(rows.shape[1])
+            window.fold(_moves(rows, which, np.zeros_like(which)), 1, head=None)
         return window
 
     def _collect(self, batch: Batch, start: int, stop: int) -> Numbers:
@@ -148,19 +150,19 @@ class StepFold:
         is_wanted = _IS_OF_STEP[kind]
         named = self._names(batch, start, stop, kind)
         if named is not None:
-            is_wanted = is_wanted | ((kind == events.SAMPLE) & (named >= 0))
-        rows = np.flatnonzero(is_wanted) + start
+            is_wanted |= (kind == events.SAMPLE) & (named >= 0)
+        rows = np.flatnonzero(is_wanted)
         matrix = np.empty((9, len(rows)), dtype=np.int64)
+        matrix[KIND] = kind[rows]
+        matrix[NAME] = -1 if named is None else named[rows]
+        rows += start
         matrix[POSITION] = rows
-        matrix[STEP] = batch["step"][rows]
-        matrix[TIME] = batch["t_ns"][rows]
-        matrix[KIND] = kind[rows - start]
-        matrix[LAYER] = batch["layer"][rows]
-        matrix[NAME] = -1 if named is None else named[rows - start]
+        for field, column in ((STEP, "step"), (TIME, "t_ns"), (LAYER, "layer")):
+            matrix[field] = batch[column][rows]
         np.clip(batch["bytes"][rows], -1, MAX_BYTES, out=matrix[BYTES])
         np.clip(batch["duration_ns"][rows], -1, MAX_NS, out=matrix[DURATION])
-        value = np.nan_to_num(batch["value"][rows], nan=1.0, posinf=1.0, neginf=1.0)
-        matrix[ENTRIES] = np.clip(value, 0, MAX_ENTRIES)
+        value = np.nan_to_num(batch["value"][rows], copy=False, nan=1.0, posinf=1.0, neginf=1.0)
+        matrix[ENTRIES] = np.clip(value, 0, MAX_ENTRIES, out=value)
         return self._without_strange_layers(matrix)
 
     def _without_strange_layers(self, rows: Numbers) -> Numbers:
@@ -175,17 +177,20 @@ class StepFold:
         self, batch: Batch, start: int, stop: int, kind: npt.NDArray[np.uint8]
     ) -> Numbers | None:
         """For each row the number of its geometry or step metric, −1 where neither."""
-        is_pool, is_sample = _IS_POOL[kind], kind == events.SAMPLE
-        if not (is_pool.any() or is_sample.any()):
+        pool, samples = np.flatnonzero(_IS_POOL[kind]), np.flatnonzero(kind == events.SAMPLE)
+        if not (len(pool) or len(samples)):
             return None
         codes, names = batch.names
         codes = codes[start:stop]
+        found = np.full(len(kind), -1)
         metric = np.array([_METRICS.get(name, -1) for name in names] + [-1])
+        is_outside = batch["step"][start:stop][samples] < 0
+        found[samples] = np.where(is_outside, -1, metric[codes[samples]])
         geometry = np.full(len(names) + 1, -1)
-        for code in np.unique(codes[is_pool]).tolist():
-            geometry[code] = self._geometry(names[code] if code >= 0 else "")
-        is_of_step = is_sample & (batch["step"][start:stop] >= 0)
-        return np.where(is_pool, geometry[codes], np.where(is_of_step, metric[codes], -1))
+        for code in np.flatnonzero(np.bincount(codes[pool] + 1)).tolist():
+            geometry[code - 1] = self._geometry(names[code - 1] if code else "")
+        found[pool] = geometry[codes[pool]]
+        return found
 
     def _geometry(self, name: str) -> int:
         if name not in self._geometries and len(self._geometries) < MAX_GEOMETRIES:
@@ -213,18 +218,15 @@ class StepFold:
         block[:, COLUMN["step"]] = numbers
         self._set_times(block, batch, ends)
         rows = np.concatenate(self._waiting or [np.empty((9, 0), dtype=np.int64)], axis=1)
-        slot = np.maximum(
-            np.searchsorted(ends, rows[POSITION]), np.searchsorted(highest, rows[STEP])
-        )
-        is_closed = slot < len(ends)
-        left = rows[:, ~is_closed]
+        slot = _slots(rows, ends, highest)
+        left = rows[:, slot == len(ends)]
         left[POSITION] = BEFORE
         self._waiting = [left] if left.shape[1] else []
-        rows, slot = rows[:, is_closed], slot[is_closed]
-        _set_counts(block, rows, slot)
-        self._count_pool(rows, slot, settings.warmup_steps)
-        self._follow_window(block, rows, slot, settings.head)
-        _set_readings(block, rows, slot)
+        closed = _Closed(rows, slot, len(ends))
+        _set_counts(block, closed)
+        self._count_pool(closed, settings.warmup_steps)
+        self._follow_window(block, closed, settings.head)
+        _set_readings(block, closed)
         self._table.append(block)
 
     def _set_times(self, block: Numbers, batch: Batch, ends: Numbers) -> None:
@@ -236,67 +238,87 @@ class StepFold:
         block[:, COLUMN["start_ns"]] = start
         block[:, COLUMN["duration_ns"]] = end - start
 
-    def _count_pool(self, rows: Numbers, slot: Numbers, warmup_steps: int) -> None:
-        is_counted = _IS_POOL[rows[KIND]] & (rows[NAME] >= 0)
-        is_counted &= slot + self._table.ended >= warmup_steps
-        if not is_counted.any():
-            return
-        which = rows[KIND, is_counted] - events.POOL_HIT
-        key = rows[NAME, is_counted] * len(_POOL) + which
+    def _count_pool(self, closed: _Closed, warmup_steps: int) -> None:
+        first = max(warmup_steps - self._table.ended, 0)
+        which = closed.where(_IS_POOL)
+        name = closed.rows[NAME][which]
+        which = which[(name >= 0) & (closed.slot[which] >= first)]
+        key = closed.rows[NAME][which] * len(_POOL) + closed.rows[KIND][which] - events.POOL_HIT
         counts = np.bincount(key, minlength=self._pool_counts.size)
         self._pool_counts += counts.reshape(self._pool_counts.shape)
 
-    def _follow_window(
-        self, block: Numbers, rows: Numbers, slot: Numbers, head: int | None
-    ) -> None:
-        is_move = _IS_MOVE[rows[KIND]]
-        rows, slot = rows[:, is_move], slot[is_move]
-        order = np.lexsort((rows[TIME], slot))
-        occupancy = self.window.fold(_moves(rows[:, order], slot[order]), len(block), head=head)
+    def _follow_window(self, block: Numbers, closed: _Closed, head: int | None) -> None:
+        which = closed.where(_IS_MOVE)
+        which = which[np.lexsort((closed.rows[TIME][which], closed.slot[which]))]
+        moves = _moves(closed.rows, which, closed.slot[which])
+        occupancy = self.window.fold(moves, len(block), head=head)
         for name in occupancy.__slots__:
             block[:, COLUMN[name]] = getattr(occupancy, name)
 
 
-def _moves(rows: Numbers, slot: Numbers) -> Moves:
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    """Rows and which of ``steps`` ended steps each belongs to; ``steps`` where to none of them."""
+
+    rows: Numbers
+    slot: Numbers
+    steps: int
+
+    def where(self, is_kind: npt.NDArray[np.bool_]) -> Numbers:
+        """Which rows are of such a kind and belong to one of the steps."""
+        return np.flatnonzero(is_kind[self.rows[KIND]] & (self.slot < self.steps))
+
+    def sum(self, field: int, which: Numbers) -> Numbers:
+        """Sum of a field for each step."""
+        weights = self.rows[field][which]
+        sums = np.bincount(self.slot[which], weights, minlength=self.steps)
+        return np.minimum(sums, MAX_NS).astype(np.int64)
+
+
+def _slots(rows: Numbers, ends: Numbers, highest: Numbers) -> Numbers:
+    """Which end each row belongs to: the first one after it at which its step has been reached."""
+    before = np.searchsorted(rows[POSITION], ends)
+    counts = np.diff(before, prepend=0, append=rows.shape[1])
+    slot = np.repeat(np.arange(len(ends) + 1), counts)
+    reached = np.append(highest, np.iinfo(np.int64).max)
+    ahead = np.flatnonzero(rows[STEP] > reached[slot])
+    slot[ahead] = np.searchsorted(highest, rows[STEP][ahead])
+    return slot
+
+
+def _moves(rows: Numbers, which: Numbers, slot: Numbers) -> Moves:
     return Moves(
         slot=slot,
-        layer=rows[LAYER],
-        what=_WHAT[rows[KIND]],
-        entries=rows[ENTRIES],
-        bytes=np.maximum(rows[BYTES], 0),
+        layer=rows[LAYER][which],
+        what=_WHAT[rows[KIND][which]],
+        entries=rows[ENTRIES][which],
+        bytes=np.maximum(rows[BYTES][which], 0),
     )
 
 
-def _set_counts(block: Numbers, rows: Numbers, slot: Numbers) -> None:
+def _set_counts(block: Numbers, closed: _Closed) -> None:
     """Rows of each kind, and sums of what they carry."""
-    kinds, steps = len(events.KINDS), len(block)
-    counts = np.bincount(slot * kinds + rows[KIND], minlength=steps * kinds).reshape(-1, kinds)
+    kinds = len(events.KINDS)
+    key = closed.slot * kinds + closed.rows[KIND]
+    counts = np.bincount(key, minlength=(closed.steps + 1) * kinds).reshape(-1, kinds)[:-1]
     for kind, column in _COUNTS.items():
         block[:, COLUMN[column]] = counts[:, kind]
     for kind, field, column in _SUMS:
-        is_kind = rows[KIND] == kind
-        given = np.maximum(rows[_FIELD[field], is_kind], 0)
-        block[:, COLUMN[column]] = _sum_by_slot(slot[is_kind], given, steps)
-    is_timed = (rows[KIND] == events.UPLOAD) & (rows[DURATION] >= 0)
-    timed = np.bincount(slot[is_timed], minlength=steps)
-    total = _sum_by_slot(slot[is_timed], rows[DURATION, is_timed], steps)
-    is_partly_timed = timed < counts[:, events.UPLOAD]
-    block[:, COLUMN["upload_duration_ns"]] = np.where(is_partly_timed, -1, total)
+        which = closed.where(_table((kind,)))
+        which = which[closed.rows[field][which] >= 0]
+        block[:, COLUMN[column]] = closed.sum(field, which)
+        if kind == events.UPLOAD and field == DURATION:
+            timed = np.bincount(closed.slot[which], minlength=closed.steps)
+            block[timed < counts[:, kind], COLUMN[column]] = -1
 
 
-def _set_readings(block: Numbers, rows: Numbers, slot: Numbers) -> None:
+def _set_readings(block: Numbers, closed: _Closed) -> None:
     """The last reading of each metric in its step; −1 where there is none."""
-    is_sample = rows[KIND] == events.SAMPLE
-    slot, metric, size = slot[is_sample], rows[NAME, is_sample], rows[BYTES, is_sample]
+    which = closed.where(_IS_SAMPLE)
+    slot, metric = closed.slot[which], closed.rows[NAME][which]
+    size = closed.rows[BYTES][which]
     for index, column in enumerate(STEP_METRICS.values()):
         if column != "in_flight_bytes":  # followed in the window where it was not read
             block[:, COLUMN[column]] = -1
         is_metric = (metric == index) & (size >= 0)
         block[slot[is_metric], COLUMN[column]] = size[is_metric]
-
-
-def _sum_by_slot(slot: Numbers, values: Numbers, steps: int) -> Numbers:
-    sums = np.zeros(steps, dtype=np.int64)
-    if len(slot):
-        np.add.at(sums, slot, values)
-    return sums

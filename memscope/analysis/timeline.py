@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memscope import events
+from memscope.analysis.gather import gather
 from memscope.analysis.moment import Moment, batches_until, parse_moment
 from memscope.analysis.rare_rows import Mark, OutOfMemory, Phase, RareRows
 from memscope.analysis.readings import DriverBytes, Readings
@@ -61,9 +62,9 @@ class Timeline:
         self.driver = DriverBytes()
         self.pool_driver = DriverBytes("weight_pool")
 
-    def add(self, batch: Batch) -> None:
-        """Fold one batch."""
-        self.batches += 1
+    def add(self, batch: Batch, *, batches: int = 1) -> None:
+        """Fold one batch, or what ``batches`` of them were gathered into."""
+        self.batches += batches
         self.events += batch.rows
         if not batch.rows:
             return
@@ -203,8 +204,8 @@ def read_timeline(
     Raises MemscopeError where ``at`` is none of these.
     """
     timeline = Timeline(recording.header, warmup_steps=warmup_steps)
-    for batch in batches_at(recording, at):
-        timeline.add(batch)
+    for batch, count in gather(batches_at(recording, at)):
+        timeline.add(batch, batches=count)
     return timeline
 
 
