@@ -109,9 +109,11 @@ def encode_rows(rows: Sequence[Row], start_ns: int, schema: pa.Schema) -> pa.Rec
 
 def _encode(column: Sequence[Any], type: pa.DataType) -> pa.Array:
     first = column[0]
-    if column.count(first) == len(column) and not isinstance(first, dict):  # most columns, cheaply
+    is_text = pa.types.is_string(type)
+    is_encoded = is_text and not isinstance(first, str | None)
+    if not is_encoded and column.count(first) == len(column):  # most columns, cheaply
         return pa.repeat(pa.scalar(first, type), len(column))
-    if pa.types.is_string(type):
+    if is_text:
         column = [None if text is None else _to_text(text) for text in column]
     return pa.array(column, type)
 
