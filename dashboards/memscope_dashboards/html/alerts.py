@@ -1,0 +1,54 @@
+"""What a reader must know before believing the page: partial, still growing, out of memory."""
+
+from __future__ import annotations
+
+from memscope.analysis.summary import Summary
+from memscope.analysis.timeline import OutOfMemory, Timeline
+from memscope.units import format_bytes
+from memscope_dashboards.html.markup import escape
+
+
+def render_alerts(summary: Summary, timeline: Timeline) -> str:
+    """One box for each, the worst first."""
+    boxes = [_out_of_memory(oom) for oom in timeline.ooms if oom.scope == "engine"][:1]
+    if summary.state.is_partial:
+        boxes.append(_partial(summary))
+    elif summary.state.name == "running":
+        text = "The program had not ended when this page was made, so its figures may still change."
+        boxes.append(_box("Still being recorded", text, "warn"))
+    if summary.batches < summary.state.batches:
+        boxes.append(_earlier(summary))
+    return "".join(boxes)
+
+
+def _partial(summary: Summary) -> str:
+    text = f"Figures below may miss events that happened ({summary.state})."
+    return _box("This recording is partial", text, "warn")
+
+
+def _earlier(summary: Summary) -> str:
+    text = (
+        f"This page holds the first {summary.batches:,} of {summary.state.batches:,} batches "
+        f"({summary.events:,} events)."
+    )
+    return _box("Not the whole recording", text, "warn")
+
+
+def _out_of_memory(oom: OutOfMemory) -> str:
+    where = f" in step {oom.step}" if oom.step >= 0 else ""
+    sizes = {"requested": oom.requested_bytes} if oom.requested_bytes >= 0 else {}
+    tiles = "".join(
+        f"<div><strong>{format_bytes(size)}</strong><span>{name}</span></div>"
+        for name, size in (sizes | oom.figures).items()
+    )
+    return (
+        f'<div class="alert" role="alert"><h2>Out of memory{where}</h2>'
+        f'<div class="glance">{tiles}</div></div>'
+    )
+
+
+def _box(heading: str, text: str, kind: str) -> str:
+    return (
+        f'<div class="alert {kind}" role="alert"><h2>{escape(heading)}</h2>'
+        f"<p>{escape(text)}</p></div>"
+    )

@@ -1,0 +1,96 @@
+"""What the charts know of a device's memory: kinds at step ends, readings, limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from memscope.analysis.memory import Device
+from memscope.analysis.series import Floats, Series
+from memscope.analysis.timeline import Timeline
+from memscope_dashboards.html.chart import thin
+
+# Column of the steps, words, colour; from the bottom of the stack up
+BANDS = (
+    ("resident_bytes", "weights ready", "resident"),
+    ("in_flight_bytes", "in flight", "flight"),
+    ("idle_bytes", "idle in weight pool", "idle"),
+    ("kv_bytes", "KV cache", "kv"),
+)
+# Metric, words, colour, dash
+LINES = (
+    ("device.allocated_bytes", "handed out", "ink", "solid"),
+    ("device.peak_bytes", "peak so far", "muted", "dot"),
+    ("torch.allocated_bytes", "torch allocated", "resident", "solid"),
+    ("torch.reserved_bytes", "torch reserved", "muted", "dash"),
+    ("nvml.used_bytes", "used on the card", "kv", "dash"),
+)
+# A limit further than this above the peak would flatten everything below it.
+LIMIT_IN_SIGHT = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """One kind of memory at step ends; ``at_ns`` and ``bytes`` are (steps,)."""
+
+    words: str
+    colour: str
+    at_ns: Floats
+    bytes: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The readings of one metric."""
+
+    words: str
+    colour: str
+    dash: str
+    series: Series
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMemory:
+    """What is known of the device's memory, from the bottom of the chart up."""
+
+    bands: tuple[Band, ...]
+    lines: tuple[Line, ...]
+    usable_bytes: int | None
+
+    @property
+    def peak_bytes(self) -> float:
+        """The highest point of bands and lines."""
+        stack = sum((band.bytes for band in self.bands), start=np.zeros(1))
+        return max([float(stack.max()), *(line.series.peak for line in self.lines)])
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """The limit, where it lies near enough to be drawn."""
+        near = LIMIT_IN_SIGHT * self.peak_bytes
+        return self.usable_bytes if self.usable_bytes and self.usable_bytes <= near else None
+
+    def __bool__(self) -> bool:
+        return bool(self.bands or self.lines)
+
+
+def read_device_memory(timeline: Timeline, device: Device | None) -> DeviceMemory:
+    """What ``timeline`` holds of the first device's memory."""
+    lines = tuple(
+        Line(words, colour, dash, timeline.series[metric])
+        for metric, words, colour, dash in LINES
+        if metric in timeline.series
+    )
+    return DeviceMemory(_bands(timeline), lines, device.usable_bytes if device else None)
+
+
+def _bands(timeline: Timeline) -> tuple[Band, ...]:
+    steps = timeline.steps
+    if not len(steps):
+        return ()
+    at_ns = thin(steps.step, steps.end_ns).last
+    bands = (
+        Band(words, colour, at_ns, thin(steps.step, getattr(steps, column)).last.clip(0))
+        for column, words, colour in BANDS
+    )
+    return tuple(band for band in bands if band.bytes.any())

@@ -1,0 +1,121 @@
+"""What a recording says of itself, as text and as cards of a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from memscope.analysis.memory import Device
+from memscope.analysis.summary import Summary
+from memscope.units import format_bytes, format_seconds
+from memscope_dashboards.html.markup import escape, plain
+
+_CARDS = (("device.0", "Device"), ("model", "Model"), ("policy", "Settings"), ("plan", "Plan"))
+
+
+def format_fact(key: str, value: object) -> str:
+    """``value`` of a fact for people; the end of ``key`` names its unit."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "none"
+    if isinstance(value, int | float):
+        return _format_number(key, value)
+    if isinstance(value, list | tuple) and all(isinstance(item, str | int) for item in value):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _format_number(key: str, value: float) -> str:
+    if key.endswith("bytes"):
+        return format_bytes(value)
+    if key.endswith("_ns"):
+        return format_seconds(value / 1e9)
+    if key.endswith("_s"):
+        return format_seconds(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def section(facts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The fact ``name`` where it is a table, else an empty one."""
+    value = facts.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def device_words(device: Device | None) -> str:
+    """What kind of device it is: only a card is called a GPU."""
+    if device is None:
+        return "no device recorded"
+    return {"host": "host device, no GPU", "cuda": "GPU"}.get(device.kind, "device")
+
+
+def title(summary: Summary) -> str:
+    """What ran: the model and its residency settings, else the command."""
+    model = section(summary.facts, "model").get("name")
+    settings = section(summary.facts, "policy")
+    parts = [str(model)] if model else [" ".join(summary.header.command) or "Recording"]
+    if policy := settings.get("policy"):
+        keep = settings.get("keep")
+        parts.append(str(policy) if keep is None or policy == "off" else f"{policy}, keep {keep}")
+    return plain(" · ".join(parts), limit=120)
+
+
+def subtitle(summary: Summary) -> str:
+    """When, where, on which kind of device and with which settings it ran."""
+    header = summary.header
+    started = datetime.fromtimestamp(header.started_at_ns / 1e9, UTC)
+    parts = [f"{started:%Y-%m-%d %H:%M:%S} UTC", f"host {header.host}", f"process {header.pid}"]
+    if device := summary.device:
+        parts.append(f"{device.name}, no GPU" if device.is_host else device.name)
+    return plain(" · ".join(parts))
+
+
+def render_facts(summary: Summary) -> str:
+    """Cards for the main facts and a table of the rest."""
+    facts = summary.facts
+    cards = [_card("Recording", _recording(summary))]
+    cards += [_card(label, section(facts, key)) for key, label in _CARDS if section(facts, key)]
+    shown = {key for key, _ in _CARDS if section(facts, key)}
+    rest = {key: value for key, value in sorted(facts.items()) if key not in shown}
+    return (
+        f'<section id="facts"><h2>What ran</h2><div class="facts">{"".join(cards)}</div>'
+        f"{_rest(rest)}</section>"
+    )
+
+
+def _recording(summary: Summary) -> dict[str, object]:
+    header = summary.header
+    lines: dict[str, object] = {"state": str(summary.state), "run": header.run_id}
+    if header.rank is not None:
+        lines["rank"] = header.rank
+    return lines | {"command": " ".join(header.command)}
+
+
+def _card(label: str, lines: Mapping[str, object]) -> str:
+    return f"<div><h3>{label}</h3>{_pairs(lines)}</div>"
+
+
+def _pairs(lines: Mapping[str, object]) -> str:
+    rows = "".join(
+        f"<dt>{escape(_label(key))}</dt><dd>{escape(format_fact(key, value))}</dd>"
+        for key, value in lines.items()
+    )
+    return f"<dl>{rows}</dl>"
+
+
+def _label(key: str) -> str:
+    return key.removesuffix("_bytes").removesuffix("_ns").replace("_", " ")
+
+
+def _rest(facts: Mapping[str, object]) -> str:
+    if not facts:
+        return ""
+    flat: dict[str, object] = {}
+    for key, value in facts.items():
+        if isinstance(value, dict):
+            flat |= {f"{key}.{name}": item for name, item in value.items()}
+        else:
+            flat[key] = value
+    return f"<details><summary>More facts of the recording</summary>{_pairs(flat)}</details>"

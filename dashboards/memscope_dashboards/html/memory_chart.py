@@ -1,0 +1,136 @@
+"""Device memory by kind, and the process's own memory, over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from memscope.analysis.memory import Device, find_device
+from memscope.analysis.series import Series
+from memscope.analysis.timeline import Timeline
+from memscope.units import format_bytes
+from memscope_dashboards.html.chart import ByteAxis, Chart, style
+from memscope_dashboards.html.device_memory import Band, DeviceMemory, Line, read_device_memory
+from memscope_dashboards.html.facts import device_words
+from memscope_dashboards.html.markup import escape
+
+PROCESS_METRIC = "host.rss_bytes"
+MAX_MARKS = 12
+
+
+def draw_memory(timeline: Timeline) -> Chart:
+    """Bands at step ends with the device's readings and limit; below, the process."""
+    device = find_device(timeline)
+    memory = read_device_memory(timeline, device)
+    process = timeline.series.get(PROCESS_METRIC)
+    title = f"Memory over time: {device_words(device)}"
+    heights = [height for height, part in ((0.74, memory), (0.26, process)) if part]
+    if not heights:
+        return Chart("memory", title, "No reading of memory was recorded: nothing to draw.")
+    figure = make_subplots(
+        rows=len(heights), cols=1, shared_xaxes=True, row_heights=heights, vertical_spacing=0.06
+    )
+    style(figure, height=470 if memory else 240)
+    if memory:
+        _draw_device(figure, memory, timeline)
+    if process:
+        _draw_process(figure, process, row=len(heights))
+    _add_moments(figure, timeline)
+    figure.update_xaxes(title_text="seconds since the recording started", row=len(heights), col=1)
+    return Chart("memory", title, _note(device, memory), figure)
+
+
+def _draw_device(figure: go.Figure, memory: DeviceMemory, timeline: Timeline) -> None:
+    top = max(memory.peak_bytes, memory.limit_bytes or 0)
+    axis = ByteAxis.up_to(top)
+    figure.add_traces([_band(band, axis) for band in memory.bands])
+    figure.add_traces([_line(line, axis) for line in memory.lines])
+    if memory.limit_bytes:
+        figure.add_trace(_limit(memory.limit_bytes, timeline, axis))
+    figure.update_yaxes(
+        title_text=f"device, {axis.unit}", range=[0, 1.14 * top / axis.factor], row=1, col=1
+    )
+
+
+def _draw_process(figure: go.Figure, series: Series, *, row: int) -> None:
+    axis = ByteAxis.up_to(series.peak)
+    line = Line("process (RSS)", "host", "solid", series)
+    figure.add_trace(_line(line, axis), row=row, col=1)
+    title = f"process, {axis.unit}"
+    figure.update_yaxes(title_text=title, rangemode="tozero", nticks=4, row=row, col=1)
+
+
+def _band(band: Band, axis: ByteAxis) -> go.Scatter:
+    return go.Scatter(
+        x=band.at_ns / 1e9,
+        y=band.bytes / axis.factor,
+        name=band.words,
+        stackgroup="device",
+        mode="lines",
+        line={"width": 0, "shape": "hv", "color": f"var(--{band.colour})"},
+        fillcolor=f"var(--{band.colour})",
+        hovertemplate=f"%{{y:,.2f}} {axis.unit}",
+    )
+
+
+def _line(line: Line, axis: ByteAxis) -> go.Scatter:
+    series = line.series
+    return go.Scatter(
+        x=series.t_ns / 1e9,
+        y=series.maximum / axis.factor,
+        name=line.words,
+        mode="lines" if len(series) > 1 else "markers",
+        line={"width": 1.8, "dash": line.dash, "shape": "hv", "color": f"var(--{line.colour})"},
+        hovertemplate=f"%{{y:,.2f}} {axis.unit}",
+    )
+
+
+def _limit(limit_bytes: int, timeline: Timeline, axis: ByteAxis) -> go.Scatter:
+    return go.Scatter(
+        x=[0, timeline.last_ns / 1e9],
+        y=[limit_bytes / axis.factor] * 2,
+        name=f"limit, {format_bytes(limit_bytes)}",
+        mode="lines",
+        line={"width": 1.8, "dash": "longdash", "color": "var(--limit)"},
+        hoverinfo="skip",
+    )
+
+
+def _add_moments(figure: go.Figure, timeline: Timeline) -> None:
+    for t_ns, words, colour in _moments(timeline):
+        figure.add_vline(
+            x=t_ns / 1e9,
+            row=1,
+            col=1,
+            line={"width": 1, "dash": "dot", "color": f"var(--{colour})"},
+            annotation={
+                "text": escape(words, limit=40),
+                "font": {"size": 11.5, "color": f"var(--{colour})"},
+                "bgcolor": "var(--card)",
+                "borderpad": 2,
+                "yanchor": "top",
+            },
+        )
+
+
+def _moments(timeline: Timeline) -> Iterator[tuple[int, str, str]]:
+    for mark in timeline.marks[:MAX_MARKS]:
+        yield mark.t_ns, mark.name, "muted"
+    for oom in timeline.ooms[:MAX_MARKS]:
+        yield oom.t_ns, "out of memory", "limit"
+
+
+def _note(device: Device | None, memory: DeviceMemory) -> str:
+    words = []
+    if memory.bands:
+        words.append(
+            "The bands are what the device held at the end of each step, by kind: weights ready "
+            "for compute, in flight, idle in the weight pool, and the KV cache."
+        )
+    if device is not None and device.is_host:
+        words.append("This device is the machine's own memory, so none of this is GPU memory.")
+    if memory and memory.usable_bytes and not memory.limit_bytes:
+        words.append(f"Its limit, {format_bytes(memory.usable_bytes)}, lies far above the chart.")
+    return " ".join(words)

@@ -1,0 +1,105 @@
+"""Figures and tables → one file that holds all it needs and works without a network."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import re
+from importlib.metadata import PackageNotFoundError, version
+
+from plotly.offline import get_plotlyjs
+
+from memscope.analysis.residency_map import ResidencyMap
+from memscope.analysis.summary import Summary
+from memscope.analysis.timeline import Timeline
+from memscope_dashboards.html.alerts import render_alerts
+from memscope_dashboards.html.chart import Chart
+from memscope_dashboards.html.facts import render_facts, subtitle, title
+from memscope_dashboards.html.figures import draw_charts
+from memscope_dashboards.html.markup import embed_json, escape, fill, resource
+from memscope_dashboards.html.tables import render_figures, render_glance, render_verdicts
+
+
+def render_report(summary: Summary, timeline: Timeline, residency_map: ResidencyMap) -> str:
+    """The whole page as text, to be written as UTF-8 with line feeds alone."""
+    library = get_plotlyjs()
+    script = resource("page.js")
+    charts = draw_charts(timeline, residency_map)
+    return fill(
+        resource("template.html") + "\n",
+        policy=content_policy(script, library),
+        version=escape(_own_version()),
+        title=escape(title(summary)),
+        subtitle=escape(subtitle(summary)),
+        style=resource("style.css"),
+        alerts=render_alerts(summary, timeline),
+        verdicts=render_verdicts(summary),
+        glance=render_glance(summary),
+        charts="".join(map(_chart, charts)),
+        figures=render_figures(summary),
+        facts=render_facts(summary),
+        footer=_footer(library),
+        data=_chart_data(charts),
+        plotly=base64.b64encode(gzip.compress(library.encode(), 9, mtime=0)).decode(),
+        script=script,
+    )
+
+
+def content_policy(*scripts: str) -> str:
+    """A policy under which the page fetches nothing and runs ``scripts`` alone, by their hash.
+
+    plotly.js writes styles into the page, and draws through images when it saves a picture.
+    """
+    hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _chart(chart: Chart) -> str:
+    legend = "".join(
+        f'<span style="--swatch: var({colour})">{escape(words)}</span>'
+        for colour, words in chart.legend
+    )
+    drawing = ""
+    if chart.figure is not None:
+        height = int(chart.figure.layout.height)
+        drawing = f'<div class="plot" id="plot-{chart.key}" style="min-height: {height}px"></div>'
+    return (
+        f'<div class="chart"><h3>{escape(chart.title)}</h3>'
+        f'<p class="note">{escape(chart.note, limit=2000)}</p>'
+        f"{f'<div class=legend>{legend}</div>' if legend else ''}{drawing}</div>"
+    )
+
+
+def _chart_data(charts: tuple[Chart, ...]) -> str:
+    drawn = ",".join(
+        f'{{"id":"plot-{chart.key}","figure":{chart.figure.to_json()}}}'
+        for chart in charts
+        if chart.figure is not None
+    )
+    return embed_json(f"[{drawn}]")
+
+
+def _footer(library: str) -> str:
+    found = re.search(r"plotly\.js v([\w.-]+)\s*\*\s*(Copyright [^\n]*)", library[:1000])
+    name, notice = (f"plotly.js {found[1]}", found[2]) if found else ("plotly.js", "Plotly, Inc.")
+    return (
+        f"<p>Made by memscope {escape(_own_version())}. This file holds all it needs and fetches "
+        f"nothing.</p><details><summary>Charts by {escape(name)}, MIT licence</summary>"
+        f"<p>{escape(notice)}</p><p>{escape(resource('plotly-license.txt'), limit=2000)}</p>"
+        "</details>"
+    )
+
+
+def _own_version() -> str:
+    try:
+        return version("memscope-torch")
+    except PackageNotFoundError:
+        return "(not installed)"

@@ -1,0 +1,60 @@
+"""Layer × step: where the residency window had to upload."""
+
+from __future__ import annotations
+
+import numpy as np
+import plotly.graph_objects as go
+
+from memscope.analysis.residency_map import ResidencyMap
+from memscope_dashboards.html.chart import Chart, style
+
+TITLE = "Which layers had to be uploaded"
+
+
+def draw_residency(residency_map: ResidencyMap) -> Chart:
+    """One cell a layer and step, or a layer and a few steps where there are many."""
+    layers, columns = residency_map.shares.shape
+    if not layers or not columns:
+        return Chart("residency", TITLE, "No upload of a layer was recorded: nothing to draw.")
+    width = residency_map.width
+    figure = go.Figure(_cells(residency_map))
+    style(figure, height=min(max(7 * layers, 190), 520) + 80, hovermode="closest")
+    figure.update_layout(margin_t=28)
+    figure.update_xaxes(title_text="step", showgrid=False)
+    figure.update_yaxes(title_text="layer", autorange="reversed", showgrid=False)
+    return Chart("residency", TITLE, _note(width), figure, _legend(width))
+
+
+def _cells(residency_map: ResidencyMap) -> go.Heatmap:
+    width = residency_map.width
+    where = "step %{x}" if width == 1 else f"{width} steps around %{{x:.0f}}"
+    what = "uploaded: %{z:.0f}" if width == 1 else "uploaded in %{z:.0%} of them"
+    return go.Heatmap(
+        z=residency_map.shares.astype(np.float32),
+        x=(residency_map.first_step + residency_map.last_step) / 2,
+        colorscale=[[0, "var(--map-held)"], [1, "var(--map-uploaded)"]],
+        zmin=0,
+        zmax=1,
+        xgap=1 if len(residency_map) <= 80 else 0,
+        ygap=1,
+        showscale=False,
+        hoverongaps=False,
+        hovertemplate=f"layer %{{y}}, {where}<br>{what}<extra></extra>",
+    )
+
+
+def _note(width: int) -> str:
+    words = "Layers run from top to bottom, steps from left to right; lm_head is left out."
+    if width > 1:
+        words += (
+            f" A column holds {width:,} steps: the darker, the more of them uploaded the layer."
+        )
+    return words
+
+
+def _legend(width: int) -> tuple[tuple[str, str], ...]:
+    steps = "in this step" if width == 1 else "in every step of the column"
+    return (
+        ("--map-held", "already on the device"),
+        ("--map-uploaded", f"had to be uploaded {steps}"),
+    )

@@ -1,0 +1,107 @@
+"""What each step cost: uploads, driver calls, time."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from memscope.analysis.series import Series
+from memscope.analysis.timeline import Steps, Timeline
+from memscope_dashboards.html.chart import Chart, style, thin
+
+NO_STEP = "No step has ended in this recording: nothing to draw."
+WORK_TITLE = "Uploads and driver calls in each step"
+TIME_TITLE = "How long each step took"
+
+
+def draw_work(timeline: Timeline) -> Chart:
+    """Layers uploaded above, driver allocations and frees below."""
+    steps = timeline.steps
+    if not len(steps):
+        return Chart("work", WORK_TITLE, NO_STEP)
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.09)
+    uploads = thin(steps.step, steps.uploads)
+    figure.add_trace(_bars(uploads, "layers uploaded", "resident", "layers"), row=1, col=1)
+    for column, words, colour in (
+        ("device_mallocs", "driver allocations", "flight"),
+        ("device_frees", "driver frees", "idle"),
+    ):
+        calls = thin(steps.step, getattr(steps, column))
+        figure.add_trace(_bars(calls, words, colour, "calls"), row=2, col=1)
+    style(figure, height=380, barmode="stack", bargap=_gap(uploads))
+    figure.update_yaxes(rangemode="tozero", title_text="layers", row=1, col=1)
+    figure.update_yaxes(rangemode="tozero", title_text="driver calls", row=2, col=1)
+    for row in (1, 2):
+        figure.update_yaxes(**_at_least(figure, row), row=row, col=1)
+    figure.update_xaxes(title_text="step", row=2, col=1)
+    _shade_warmup(figure, timeline)
+    return Chart("work", WORK_TITLE, _note(timeline, uploads), figure)
+
+
+def draw_durations(timeline: Timeline) -> Chart:
+    """Duration of each step and the part of it in which compute waited for uploads."""
+    steps = timeline.steps
+    if not len(steps):
+        return Chart("durations", TIME_TITLE, NO_STEP)
+    durations = thin(steps.step, steps.duration_ns)
+    figure = go.Figure(_time_bars(durations, "step", "resident"))
+    if _has_waits(steps):
+        waits = thin(steps.step, steps.wait_ns)
+        figure.add_trace(_time_bars(waits, "of it waiting for uploads", "flight"))
+    style(figure, height=280, barmode="overlay", bargap=_gap(durations))
+    figure.update_yaxes(rangemode="tozero", title_text="ms")
+    figure.update_xaxes(title_text="step")
+    _shade_warmup(figure, timeline)
+    return Chart("durations", TIME_TITLE, _note(timeline, durations), figure)
+
+
+def _has_waits(steps: Steps) -> bool:
+    return bool((steps.wait_ns > 0).any())
+
+
+def _bars(series: Series, words: str, colour: str, unit: str) -> go.Bar:
+    return go.Bar(
+        x=series.t_ns,
+        y=series.maximum.clip(0),
+        name=words,
+        marker={"color": f"var(--{colour})", "line": {"width": 0}},
+        hovertemplate=f"%{{y:,.0f}} {unit}",
+    )
+
+
+def _time_bars(series: Series, words: str, colour: str) -> go.Bar:
+    bars = _bars(series, words, colour, "ms")
+    return bars.update(y=series.maximum.clip(0) / 1e6, hovertemplate="%{y:,.2f} ms")
+
+
+def _gap(series: Series) -> float:
+    return 0.25 if len(series) <= 150 else 0.0
+
+
+def _at_least(figure: go.Figure, row: int) -> dict[str, object]:
+    """An axis to draw nothing on, where every bar of ``row`` is zero."""
+    traces = figure.select_traces(row=row, col=1)
+    return {} if any(trace.y.any() for trace in traces) else {"range": [0, 1], "nticks": 3}
+
+
+def _shade_warmup(figure: go.Figure, timeline: Timeline) -> None:
+    steps, count = timeline.steps, min(timeline.warmup_steps, len(timeline.steps))
+    if not count:
+        return
+    figure.add_vrect(
+        x0=int(steps.step[0]) - 0.5,
+        x1=int(steps.step[count - 1]) + 0.5,
+        fillcolor="var(--muted)",
+        opacity=0.13,
+        line_width=0,
+        layer="below",
+    )
+
+
+def _note(timeline: Timeline, series: Series) -> str:
+    words = "Step 0 is the prefill. " if timeline.facts.get("run.kind") == "q8-decode" else ""
+    if timeline.warmup_steps:
+        words += "The shaded steps are warm-up, which no figure counts."
+    if len(series) < series.readings:
+        words += " There are more steps than bars: each bar is the highest of neighbouring steps."
+    return words.strip()

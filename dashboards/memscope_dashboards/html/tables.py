@@ -1,0 +1,149 @@
+"""Verdicts, figures and warnings of a summary as markup; readable without JavaScript."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from memscope.analysis.figure import Figure
+from memscope.analysis.figures import find_definition
+from memscope.analysis.limits import Verdict
+from memscope.analysis.summary import Summary
+from memscope.units import format_value
+from memscope_dashboards.html.markup import escape
+
+# Verdict → (class of its row, what the row says)
+_MARKS = {
+    "fail": ("fail", "Broken"),
+    "warn": ("warn", "Warning"),
+    "pass": ("pass", "Pass"),
+    "not measured": ("unjudged", "Not measured"),
+    "not applicable": ("unjudged", "Not applicable"),
+}
+_ORDER = tuple(_MARKS)
+# Figures that a reader looks for first, in everyday words
+_GLANCE = {
+    "memory.peak_bytes": "most memory held",
+    "memory.peak_ratio": "of what may be used",
+    "residency.peak_layers": "most layers ready at once",
+    "residency.uploads_per_step": "uploaded a step",
+    "step.duration_ms": "a step, median",
+    "step.wait_ratio": "of it waiting for uploads",
+}
+
+
+def render_verdicts(summary: Summary) -> str:
+    """What is wrong and what to do, first; then what holds, then what could not be judged."""
+    verdicts = sorted(summary.verdicts, key=lambda verdict: _ORDER.index(verdict.verdict))
+    judged = [verdict for verdict in verdicts if verdict.verdict in _ORDER[:3]]
+    unjudged = [verdict for verdict in verdicts if verdict.verdict in _ORDER[3:]]
+    return (
+        f'<section id="verdicts"><h2>{_headline(judged)}{_note(summary)}</h2>'
+        f"{_sentences(summary.sentences)}{_verdict_list(judged)}{_unjudged(unjudged)}</section>"
+    )
+
+
+def _note(summary: Summary) -> str:
+    return " (partial recording)" if summary.state.is_partial else ""
+
+
+def _headline(judged: Iterable[Verdict]) -> str:
+    by_verdict: dict[str, list[str]] = {}
+    for verdict in judged:
+        by_verdict.setdefault(verdict.verdict, []).append(verdict.figure)
+    if "fail" in by_verdict:
+        return f"Limits broken: {escape(', '.join(dict.fromkeys(by_verdict['fail'])))}"
+    if "warn" in by_verdict:
+        return f"Close to a limit: {escape(', '.join(dict.fromkeys(by_verdict['warn'])))}"
+    return "Every limit that could be judged holds" if by_verdict else "No limit could be judged"
+
+
+def _sentences(sentences: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(sentence, limit=2000)}</li>" for sentence in sentences)
+    return f'<ul class="sentences">{items}</ul>' if items else ""
+
+
+def _verdict_list(verdicts: Iterable[Verdict]) -> str:
+    items = "".join(map(_verdict, verdicts))
+    return f'<ul class="verdicts">{items}</ul>' if items else ""
+
+
+def _verdict(verdict: Verdict) -> str:
+    row_class, word = _MARKS[verdict.verdict]
+    value = "" if verdict.value is None else format_value(verdict.value, verdict.unit)
+    advice = verdict.advice if row_class in ("fail", "warn") else ""
+    text = " ".join(filter(None, (_sentence(verdict.reason), advice)))
+    advice_markup = f'<p class="advice">{escape(text, limit=1000)}</p>' if text else ""
+    return (
+        f'<li class="{row_class}"><span class="mark">{word}</span>'
+        f'<code class="limit">{escape(verdict.limit)}</code>'
+        f'<span class="value">{escape(value)}</span>{advice_markup}</li>'
+    )
+
+
+def _unjudged(verdicts: list[Verdict]) -> str:
+    if not verdicts:
+        return ""
+    return (
+        "<details><summary>Limits that this recording cannot judge, and why</summary>"
+        f"{_verdict_list(verdicts)}</details>"
+    )
+
+
+def _sentence(text: str | None) -> str:
+    if not text:
+        return ""
+    if text.split()[0].isalpha():  # and not the name of a figure
+        text = text[0].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def render_glance(summary: Summary) -> str:
+    """The figures that a reader looks for first, large; nothing where none has a value."""
+    tiles = "".join(
+        f'<div title="{name}"><strong>{escape(_value(figure))}</strong><span>{words}</span></div>'
+        for name, words in _GLANCE.items()
+        if (figure := summary.figures.get(name)) and figure.value is not None
+    )
+    return f'<section id="glance" class="glance">{tiles}</section>' if tiles else ""
+
+
+def _value(figure: Figure) -> str:
+    return "" if figure.value is None else format_value(figure.value, figure.unit)
+
+
+def render_figures(summary: Summary) -> str:
+    """Every figure with its value and definition; apart, those without one and why."""
+    measured = [figure for figure in summary.figures.values() if figure.value is not None]
+    missing = [figure for figure in summary.figures.values() if figure.value is None]
+    table = _figure_table(measured) if measured else "<p>No figure has a value.</p>"
+    return (
+        f'<section id="figures"><h2>Figures{_note(summary)}</h2>{table}'
+        f"<details><summary>Figures without a value, and why</summary>{_figure_table(missing)}"
+        "</details></section>"
+    )
+
+
+def _figure_table(figures: Iterable[Figure]) -> str:
+    rows = "".join(map(_figure_row, figures))
+    return (
+        '<table class="figures"><thead><tr><th>Figure</th><th class="value">Value</th>'
+        f"<th>What it is</th></tr></thead><tbody>{rows}</tbody></table>"
+    )
+
+
+def _figure_row(figure: Figure) -> str:
+    definition = find_definition(figure.name)
+    words = _sentence(definition.definition if definition else None)
+    if figure.value is None:
+        value = "not measured" if figure.is_applicable else "not applicable"
+        value_class = "value absent"
+    else:
+        value, value_class = _value(figure), "value"
+    why = (
+        f'<br><span class="why">{escape(_sentence(figure.reason))}</span>' if figure.reason else ""
+    )
+    return (
+        f"<tr><th><code>{escape(figure.name)}</code></th>"
+        f'<td class="{value_class}">{escape(value)}</td>'
+        f'<td class="definition">{escape(words)}{why}</td></tr>'
+    )
