@@ -32,6 +32,10 @@ class KvCache:
     def used_bytes(self) -> int:
         return self.length * self._bytes_per_token
 
+    def layer(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of one layer, each (kv_heads, tokens, head_dim)."""
+        return self._tensor[0, layer], self._tensor[1, layer]
+
     def extend(
         self, layer: int, keys: torch.Tensor, values: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
