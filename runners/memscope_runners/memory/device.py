@@ -13,35 +13,58 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 
 from memscope.units import format_bytes
-from memscope_runners.memory.transfer import FinishedTransfer, Transfer, WorkerTransfer
+from memscope_runners.memory.transfer import (
+    FinishedTransfer,
+    Transfer,
+    WorkerMark,
+    WorkerTransfer,
+)
+
+if TYPE_CHECKING:
+    from memscope.writer import Recorder
 
 
 class DeviceOutOfMemory(Exception):
-    """An allocation that the device limit leaves no room for; every figure in bytes."""
+    """An allocation that the device or its limit has no room for; every figure in bytes.
 
-    def __init__(self, requested: int, *, allocated: int, limit: int, total: int) -> None:
-        super().__init__(
-            f"{format_bytes(requested)} requested, {format_bytes(max(limit - allocated, 0))} free: "
-            f"{format_bytes(allocated)} of {format_bytes(limit)} are handed out"
-        )
+    `reserved`: what this process took of the device, `allocated` among it; `free`: what the device
+    said that it has left. Where they are not given, nothing but `allocated` was taken.
+    """
+
+    def __init__(
+        self,
+        requested: int,
+        *,
+        allocated: int,
+        limit: int,
+        total: int,
+        reserved: int | None = None,
+        free: int | None = None,
+    ) -> None:
         self.requested = requested
         self.allocated = allocated
+        self.reserved = allocated if reserved is None else reserved
         self.limit = limit
         self.total = total
+        self.free = max(limit - self.reserved, 0) if free is None else free
+        super().__init__(
+            f"{format_bytes(requested)} requested, {format_bytes(self.free)} free: "
+            f"{format_bytes(self.reserved)} of {format_bytes(limit)} are handed out"
+        )
 
     def figures(self) -> dict[str, Any]:
         """What the `oom` row carries as its data."""
         return {
             "scope": "engine",
-            "free": max(self.limit - self.allocated, 0),
+            "free": self.free,
             "allocated": self.allocated,
-            "reserved": self.allocated,
+            "reserved": self.reserved,
             "total": self.total,
             "limit": self.limit,
         }
@@ -49,27 +72,42 @@ class DeviceOutOfMemory(Exception):
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """A piece of device memory. `weights` are typed views of it, which live as long as it does."""
+    """A piece of device memory. `weights` are typed views of it, which live as long as it does.
+
+    `call` made it, and decides how it is freed. `last_use` is what a copy into it must wait for.
+    """
 
     bytes: int
     owner: str
     address: int
     memory: torch.Tensor | None  # uint8 (bytes,); None once freed
     weights: Any = None
+    call: str = "malloc"
+    last_use: Any = None
 
 
 Copy = tuple[Buffer, torch.Tensor]  # uint8 (bytes,) of the same size
+
+
+class CopyMark(Protocol):
+    """A moment in the order of a device's copies."""
+
+    def wait(self) -> None:
+        """Holds the program until every copy started before the mark is there."""
 
 
 class Device(Protocol):
     """Memory handed out by driver calls within a limit, filled by copies from the host.
 
     A copy is started and waited for; its duration is read from the transfer afterwards, so that
-    a device with streams and events can answer late.
+    a device with streams and events can answer late. Such a device must also hear when compute is
+    done with a buffer: `mark_boundary` before the next layer's work is launched, `retire` for each
+    buffer that the layers before no longer need.
     """
 
     name: str
     kind: str
+    torch_device: torch.device
     total_bytes: int
     limit_bytes: int
     malloc_count: int
@@ -96,6 +134,18 @@ class Device(Protocol):
 
     def start_upload(self, copies: Sequence[Copy], *, ahead: bool) -> Transfer: ...
 
+    def mark_boundary(self) -> None: ...
+
+    def retire(self, buffer: Buffer) -> None: ...
+
+    def mark_copies(self) -> CopyMark: ...
+
+    def reclaim(self) -> bool:
+        """Gives back what this process holds idle outside our allocators; whether that was any."""
+
+    def end_step(self, step: int, recorder: Recorder | None) -> None:
+        """Reads and samples what else this process holds; DeviceOutOfMemory past the limit."""
+
     def close(self) -> None: ...
 
 
@@ -107,6 +157,7 @@ class HostDevice:
     """
 
     kind = "host"
+    torch_device = torch.device("cpu")
 
     def __init__(self, *, limit_bytes: int | None = None) -> None:
         self.name = f"host ({platform.machine()}, {os.cpu_count()} cores)"
@@ -176,6 +227,24 @@ class HostDevice:
             self._worker = ThreadPoolExecutor(1, thread_name_prefix="memscope-upload")
         return WorkerTransfer(self._worker, copy_all)
 
+    def mark_boundary(self) -> None:
+        """Compute is done when it returns."""
+
+    def retire(self, buffer: Buffer) -> None:
+        """Compute is done when it returns."""
+
+    def mark_copies(self) -> CopyMark:
+        """Behind what the worker has been given."""
+        worker = self._worker
+        return WorkerMark(None if worker is None else worker.submit(_do_nothing))
+
+    def reclaim(self) -> bool:
+        """Nothing is held but what is handed out."""
+        return False
+
+    def end_step(self, step: int, recorder: Recorder | None) -> None:
+        """Nothing is held but what is handed out."""
+
     def close(self) -> None:
         """Lets the worker thread finish and end."""
         if self._worker is not None:
@@ -206,3 +275,7 @@ class HostDevice:
             limit=self.limit_bytes,
             total=self.total_bytes,
         )
+
+
+def _do_nothing() -> None:
+    """A place in the worker's queue."""

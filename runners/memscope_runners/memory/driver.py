@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from memscope import events
-from memscope_runners.memory.device import Buffer, Device
+from memscope_runners.memory.device import Buffer, Device, DeviceOutOfMemory
 
 if TYPE_CHECKING:
     from memscope.writer import Recorder
@@ -20,11 +21,27 @@ class Driver:
         self.owner = owner
         self.recorder = recorder
 
-    def malloc(self, bytes: int, step: int = -1, layer: int = -1) -> Buffer:
-        """A fresh buffer. Raises DeviceOutOfMemory."""
-        started_ns = perf_counter_ns()
-        buffer = self.device.malloc(bytes, self.owner)
-        self._emit(events.DEVICE_MALLOC, buffer, step, layer, started_ns)
+    def malloc(
+        self,
+        bytes: int,
+        step: int = -1,
+        layer: int = -1,
+        make_room: Callable[[int, int], bool] | None = None,
+    ) -> Buffer:
+        """A fresh buffer. Raises DeviceOutOfMemory.
+
+        Where the device has no room, `make_room` (step, layer) frees what it can, then the device
+        gives back what it can, and the call is made once more.
+        """
+        try:
+            return self._malloc(bytes, step, layer)
+        except DeviceOutOfMemory:
+            has_room = make_room is not None and make_room(step, layer)
+            if not (self.device.reclaim() or has_room):
+                raise
+        buffer = self._malloc(bytes, step, layer)
+        if self.recorder is not None:
+            self.recorder.emit(events.ALLOC_RETRY, step, layer, bytes=bytes)
         return buffer
 
     def free(self, buffer: Buffer, step: int = -1, layer: int = -1) -> None:
@@ -32,6 +49,12 @@ class Driver:
         started_ns = perf_counter_ns()
         self.device.free(buffer)
         self._emit(events.DEVICE_FREE, buffer, step, layer, started_ns)
+
+    def _malloc(self, bytes: int, step: int, layer: int) -> Buffer:
+        started_ns = perf_counter_ns()
+        buffer = self.device.malloc(bytes, self.owner)
+        self._emit(events.DEVICE_MALLOC, buffer, step, layer, started_ns)
+        return buffer
 
     def _emit(self, kind: int, buffer: Buffer, step: int, layer: int, started_ns: int) -> None:
         if self.recorder is not None:

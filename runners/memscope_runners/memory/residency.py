@@ -14,7 +14,7 @@ from memscope_runners.memory.allocators import Allocator
 from memscope_runners.memory.device import Buffer, Device
 from memscope_runners.memory.parts import Part, split_layout
 from memscope_runners.memory.policies import WindowPolicy
-from memscope_runners.memory.transfer import Transfer
+from memscope_runners.memory.transfer import Timing, Transfer
 from memscope_runners.q8.slab import Q8Weight, SlabLayout
 from memscope_runners.q8.weights import embedding_rows
 
@@ -88,6 +88,8 @@ class Residency:
         self._resident: dict[int, Load] = {}  # the one in flight among them
         self._in_flight: Load | None = None
         self._head: Load | None = None
+        self._untimed: list[Load] = []  # waited for, and to be read at the step's end
+        self._is_marked = False
         self._step = 0
 
     @property
@@ -100,16 +102,19 @@ class Residency:
         self._ready_head()
         layers = self._policy.preloaded()
         for layer in layers:
+            self._is_marked = False
             self._ready(layer)
         return len(layers)
 
     def begin_step(self, step: int) -> None:
         """The next sweep over the layers is `step`; prefill is 0."""
         self._step = step
+        self._is_marked = False
         self._ready_head()
 
     def enter_layer(self, layer: int) -> Mapping[str, Q8Weight]:
         """The weights of the layer about to run, by the names of its entries."""
+        self._is_marked = False
         if self._in_flight is not None and self._in_flight.layer == layer:
             self._settle(self._in_flight)
         for other in self._policy.evicted(layer, self._resident):
@@ -136,6 +141,8 @@ class Residency:
         """To be called before the step's own row: what belongs to the step is emitted by now."""
         if self._in_flight is not None and self._in_flight.step <= self._step:
             self._settle(self._in_flight)
+        self._emit_untimed()
+        self._device.end_step(self._step, self._recorder)
         if self._recorder is not None:
             sample, step = self._recorder.sample, self._step
             sample("residency.in_flight_bytes", bytes=self.in_flight_bytes, step=step)
@@ -145,10 +152,12 @@ class Residency:
 
     def close(self) -> None:
         """Releases everything. Raises what an upload still in flight raised."""
+        self._is_marked = False
         try:
             if self._in_flight is not None:
                 self._settle(self._in_flight)
         finally:
+            self._emit_untimed()
             for load in [*self._resident.values(), *([self._head] if self._head else [])]:
                 self._release(load, -1, SHUTDOWN)
             self._resident.clear()
@@ -220,12 +229,37 @@ class Residency:
             raise
 
     def _finish(self, load: Load) -> None:
-        waited_ns = load.transfer.wait()
+        self._mark_boundary()
+        timing = load.transfer.wait()
         if self._recorder is None:
             return
-        emit = self._recorder.emit
-        for part, duration_ns in zip(load.parts, load.transfer.durations_ns, strict=True):
-            emit(
+        if timing is None:
+            self._untimed.append(load)
+        else:
+            self._emit_upload(self._recorder, load, timing)
+
+    def _mark_boundary(self) -> None:
+        """Once a layer at most: what compute does with the weights before it is launched."""
+        if not self._is_marked:
+            self._is_marked = True
+            self._device.mark_boundary()
+
+    def _emit_untimed(self) -> None:
+        """The uploads that compute has waited for since the last step's end."""
+        if self._recorder is None:
+            return
+        left = []
+        for load in self._untimed:
+            timing = load.transfer.read()
+            if timing is None:
+                left.append(load)
+            else:
+                self._emit_upload(self._recorder, load, timing)
+        self._untimed = left
+
+    def _emit_upload(self, recorder: Recorder, load: Load, timing: Timing) -> None:
+        for part, duration_ns in zip(load.parts, timing.durations_ns, strict=True):
+            recorder.emit(
                 events.UPLOAD,
                 load.step,
                 load.layer,
@@ -235,13 +269,13 @@ class Residency:
                 value=len(part.entries),
                 at_ns=load.transfer.issued_ns,
             )
-        if waited_ns:
-            emit(
+        if timing.waited_ns:
+            recorder.emit(
                 events.WAIT,
                 load.step,
                 load.layer,
-                duration_ns=waited_ns,
-                at_ns=perf_counter_ns() - waited_ns,
+                duration_ns=timing.waited_ns,
+                at_ns=timing.ready_ns - timing.waited_ns,
             )
 
     def _evict(self, layer: int) -> None:
@@ -266,7 +300,9 @@ class Residency:
     def _give_back(
         self, parts: tuple[Part, ...], buffers: list[Buffer], step: int, layer: int
     ) -> None:
+        self._mark_boundary()
         for part, buffer in zip(parts, buffers, strict=False):  # fewer where taking failed
             if self._poison:
                 self._device.fill(buffer, POISON)
+            self._device.retire(buffer)
             self._allocator.give_back(buffer, part.geometry, step, layer)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long each copy took, and for how long compute waited for them, until `ready_ns`."""
+
+    durations_ns: Sequence[int]
+    waited_ns: int
+    ready_ns: int
 
 
 class Transfer(Protocol):
@@ -13,12 +23,11 @@ class Transfer(Protocol):
 
     issued_ns: int
 
-    def wait(self) -> int:
-        """Holds compute until the copies are there: for how many ns. Raises their errors."""
+    def wait(self) -> Timing | None:
+        """Holds compute until the copies are there. None: `read` it later. Raises their errors."""
 
-    @property
-    def durations_ns(self) -> list[int]:
-        """How long each copy took, once waited for."""
+    def read(self) -> Timing | None:
+        """The timing of copies that compute has waited for; None where it cannot be had now."""
 
 
 class FinishedTransfer:
@@ -26,10 +35,14 @@ class FinishedTransfer:
 
     def __init__(self, copies: Callable[[], list[int]]) -> None:
         self.issued_ns = perf_counter_ns()
-        self.durations_ns = copies()
+        durations_ns = copies()
+        self._timing = Timing(durations_ns, sum(durations_ns), perf_counter_ns())
 
-    def wait(self) -> int:
-        return sum(self.durations_ns)
+    def wait(self) -> Timing:
+        return self._timing
+
+    def read(self) -> Timing:
+        return self._timing
 
 
 class WorkerTransfer:
@@ -39,14 +52,23 @@ class WorkerTransfer:
         self.issued_ns = perf_counter_ns()
         self._durations_ns: Future[list[int]] = worker.submit(copies)
 
-    def wait(self) -> int:
-        if self._durations_ns.done():
-            self._durations_ns.result()
-            return 0
+    def wait(self) -> Timing:
+        is_late = not self._durations_ns.done()
         started_ns = perf_counter_ns()
-        self._durations_ns.result()
-        return perf_counter_ns() - started_ns
+        durations_ns = self._durations_ns.result()
+        ready_ns = perf_counter_ns()
+        return Timing(durations_ns, ready_ns - started_ns if is_late else 0, ready_ns)
 
-    @property
-    def durations_ns(self) -> list[int]:
-        return self._durations_ns.result()
+    def read(self) -> Timing:
+        return self.wait()
+
+
+class WorkerMark:
+    """A place in the queue of the worker thread, if there is one."""
+
+    def __init__(self, reached: Future[None] | None) -> None:
+        self._reached = reached
+
+    def wait(self) -> None:
+        if self._reached is not None:
+            self._reached.result()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memscope import events
-from memscope_runners.memory.device import Buffer, DeviceOutOfMemory
+from memscope_runners.memory.device import Buffer
 from memscope_runners.memory.driver import Driver
 
 MAX_IDLE_BUFFERS = 128
@@ -31,7 +31,8 @@ class WeightPool:
         idle = self._idle.get(geometry)
         if not idle:
             self._emit(events.POOL_MISS, geometry, bytes, step, layer)
-            return self._malloc(bytes, step, layer)
+            # Whatever is idle has another geometry.
+            return self._driver.malloc(bytes, step, layer, make_room=self._free_idle)
         buffer = idle.pop()
         assert buffer.bytes == bytes, f"geometry {geometry}: {buffer.bytes} and {bytes} bytes"
         self.idle_count -= 1
@@ -54,25 +55,15 @@ class WeightPool:
         """Frees every idle buffer."""
         self._free_idle(-1, -1)
 
-    def _malloc(self, bytes: int, step: int, layer: int) -> Buffer:
-        try:
-            return self._driver.malloc(bytes, step, layer)
-        except DeviceOutOfMemory:
-            if not self.idle_count:
-                raise
-        # A miss: whatever is idle has another geometry.
-        self._free_idle(step, layer)
-        buffer = self._driver.malloc(bytes, step, layer)
-        if self._recorder is not None:
-            self._recorder.emit(events.ALLOC_RETRY, step, layer, bytes=bytes)
-        return buffer
-
-    def _free_idle(self, step: int, layer: int) -> None:
+    def _free_idle(self, step: int, layer: int) -> bool:
+        """Whether there was any."""
+        had_any = self.idle_count > 0
         for buffers in self._idle.values():
             for buffer in buffers:
                 self._driver.free(buffer, step, layer)
         self._idle.clear()
         self.idle_count = self.idle_bytes = 0
+        return had_any
 
     def _emit(self, kind: int, geometry: str, bytes: int, step: int, layer: int) -> None:
         if self._recorder is not None:

@@ -1,0 +1,75 @@
+"""Torch's caching allocator by its own counters, which lie on the host.
+
+Reading them calls no CUDA function, so that another thread may do it, also while a graph is being
+captured.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from memscope.writer import Recorder
+
+# The name of a reading → where it stands in torch's nested counters.
+_BYTES = {
+    "allocated_bytes": ("allocated_bytes", "current"),
+    "reserved_bytes": ("reserved_bytes", "current"),
+    "active_bytes": ("active_bytes", "current"),
+    "requested_bytes": ("requested_bytes", "current"),
+    "inactive_split_bytes": ("inactive_split_bytes", "current"),
+    "peak_allocated_bytes": ("allocated_bytes", "peak"),
+    "peak_reserved_bytes": ("reserved_bytes", "peak"),
+}
+_COUNTS = {
+    "device_mallocs": "num_device_alloc",
+    "device_frees": "num_device_free",
+    "alloc_retries": "num_alloc_retries",
+    "ooms": "num_ooms",
+}
+
+
+def read_counters(torch: Any, device: int) -> dict[str, int]:
+    """Bytes and counts of one device, by the names in this file; those that torch has.
+
+    torch._C._cuda_memoryStats builds the nested dict alone; torch.cuda.memory_stats flattens it,
+    at several times the cost.
+    """
+    read = getattr(torch._C, "_cuda_memoryStats", None)
+    if read is None:
+        read = torch.cuda.memory_stats_as_nested_dict
+    nested = read(device)
+    counters = {name: int(nested[key]["all"][which]) for name, (key, which) in _BYTES.items()}
+    return counters | {name: int(nested[key]) for name, key in _COUNTS.items() if key in nested}
+
+
+class AllocatorProbe:
+    """Samples ``torch.*`` for each device that torch has used.
+
+    Torch is neither imported nor initialised: as long as the program has not done so, there is
+    nothing to read.
+    """
+
+    name = "allocator"
+
+    def __call__(self, recorder: Recorder) -> None:
+        torch = cuda_torch()
+        if torch is None:
+            return
+        for device in range(torch.cuda.device_count()):
+            counters = read_counters(torch, device)
+            if not counters["peak_reserved_bytes"]:
+                continue
+            for name, value in counters.items():
+                if name in _BYTES:
+                    recorder.sample(f"torch.{name}", bytes=value, device=device)
+                else:
+                    recorder.sample(f"torch.{name}", value=value, device=device)
+
+
+def cuda_torch() -> Any | None:
+    """Torch, where the program has imported it and initialised CUDA."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    is_initialized = getattr(cuda, "is_initialized", None)  # absent while torch is being imported
+    return torch if is_initialized is not None and is_initialized() else None

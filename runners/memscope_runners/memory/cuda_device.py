@@ -1,0 +1,249 @@
+"""A GPU: real driver calls, tensors over raw pointers, and one stream that copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+import torch
+
+from memscope_runners.memory.cuda_runtime import CudaFailed, CudaRuntime, Event, Runtime, Stream
+from memscope_runners.memory.cuda_transfer import CudaMark, CudaTransfer
+from memscope_runners.memory.device import Buffer, Copy, DeviceOutOfMemory
+
+if TYPE_CHECKING:
+    from memscope.writer import Recorder
+
+READING_NS = 50_000_000  # between readings of torch's counters at step ends, without a limit
+
+
+class CudaDevice:
+    """One GPU. `allocated_bytes` is what driver calls handed out; torch's own bytes stand beside.
+
+    The limit holds over both: what was handed out, and what torch reserved. A malloc asks for
+    torch's part as it was at the last step's end, and anew where that leaves no room. The context
+    and the code of kernels are outside of it.
+
+    Copies run in order on one stream and compute on torch's current one; neither makes the program
+    wait. A copy waits for the event of the buffer's last use, compute for the event behind its
+    copies.
+    """
+
+    kind = "cuda"
+
+    def __init__(
+        self,
+        name: str = "cuda",
+        limit_bytes: int | None = None,
+        *,
+        is_timing: bool = True,
+        runtime: Runtime | None = None,
+    ) -> None:
+        """Raises MemscopeError where there is no such device. `is_timing`: whether copies are."""
+        self._runtime: Runtime = CudaRuntime(name) if runtime is None else runtime
+        self.name = self._runtime.name
+        self.torch_device = self._runtime.torch_device
+        self.total_bytes = self._runtime.total_bytes
+        self.limit_bytes = self.total_bytes if limit_bytes is None else limit_bytes
+        self.compute_stream: Callable[[], Stream] = self._runtime.compute_stream
+        self.is_capturing: Callable[[], bool] = self._runtime.is_capturing
+        self.boundary: Event | None = None
+        self.malloc_count = 0
+        self.free_count = 0
+        self.allocated_bytes = 0
+        self.peak_bytes = 0
+        self.copied_bytes = 0
+        self._is_timing = is_timing
+        self._copies = self._runtime.new_stream()
+        self._reserved_bytes = self._runtime.counters()["reserved_bytes"]
+        self._read_ns = 0
+
+    @property
+    def reserved_bytes(self) -> int:
+        """What torch had reserved at the last reading."""
+        return self._reserved_bytes
+
+    def malloc(self, bytes: int, owner: str) -> Buffer:
+        """By cudaMalloc, of undefined content. Raises DeviceOutOfMemory."""
+        self._check_room(bytes)
+        address = self._try(bytes, lambda: self._runtime.malloc(bytes))
+        return self._hand_out(address, bytes, owner, "malloc")
+
+    def malloc_async(self, bytes: int, owner: str) -> Buffer:
+        """By cudaMallocAsync, in the order of the copies. Raises DeviceOutOfMemory."""
+        self._check_room(bytes)
+        address = self._try(bytes, lambda: self._runtime.malloc_async(bytes, self._copies))
+        return self._hand_out(address, bytes, owner, "malloc_async")
+
+    def malloc_torch(self, bytes: int, owner: str) -> Buffer:
+        """From torch's caching allocator, among whose bytes it counts. Raises DeviceOutOfMemory."""
+        try:
+            memory = self._runtime.empty(bytes, self._copies)
+        except torch.OutOfMemoryError:
+            raise self._out_of_memory(bytes, self._runtime.free_bytes()) from None
+        if self._is_limited and self._taken_now() > self.limit_bytes:
+            del memory
+            raise self._out_of_memory(bytes)
+        return Buffer(bytes, owner, memory.data_ptr(), memory, call="malloc_torch")
+
+    def free(self, buffer: Buffer) -> None:
+        """Gives the bytes back; ValueError where that was done before.
+
+        cudaFree waits for all work in flight; the others go behind the buffer's last use, in the
+        order of the copies.
+        """
+        self.tensor(buffer)
+        buffer.memory = buffer.weights = None
+        if buffer.call == "malloc":
+            self._runtime.free(buffer.address)
+        elif buffer.last_use is not None:
+            self._copies.wait_event(buffer.last_use)
+        if buffer.call == "malloc_async":
+            self._runtime.free_async(buffer.address, self._copies)
+        if buffer.call != "malloc_torch":
+            self.free_count += 1
+            self.allocated_bytes -= buffer.bytes
+
+    def tensor(self, buffer: Buffer) -> torch.Tensor:
+        """The bytes as uint8 (bytes,); ValueError where the buffer is freed."""
+        if buffer.memory is None:
+            raise ValueError(f"the buffer of {buffer.bytes} bytes of {buffer.owner} is freed")
+        return buffer.memory
+
+    def fill(self, buffer: Buffer, byte: int) -> None:
+        """Overwrites every byte, behind what compute was given."""
+        address = self.tensor(buffer).data_ptr()
+        self._runtime.fill(address, byte, buffer.bytes, self.compute_stream())
+        self.mark_boundary()
+
+    def upload(self, buffer: Buffer, source: torch.Tensor) -> None:
+        """Copies contiguous uint8 (bytes,) into the buffer and waits; ValueError otherwise."""
+        self.start_upload([(buffer, source)], ahead=False)
+        self._copies.synchronize()
+
+    def start_upload(self, copies: Sequence[Copy], *, ahead: bool) -> CudaTransfer:
+        """Queues the copies, behind the last use of their buffers. The sources must stay."""
+        stream, waited_for = self._copies, None
+        for buffer, source in copies:
+            _check_copy(buffer, source)
+            if buffer.last_use is not None and buffer.last_use is not waited_for:
+                waited_for = buffer.last_use
+                stream.wait_event(waited_for)
+            buffer.last_use = None
+        issued_ns = perf_counter_ns()
+        marks = [self._mark(stream)] if self._is_timing else []
+        for buffer, source in copies:
+            self._runtime.copy(buffer.address, source.data_ptr(), buffer.bytes, stream)
+            self.copied_bytes += buffer.bytes
+            if self._is_timing:
+                marks.append(self._mark(stream))
+        return CudaTransfer(self, marks or [self._mark(stream)], issued_ns)
+
+    def mark_boundary(self) -> None:
+        """Behind this moment of compute, what it was given before is done."""
+        self.boundary = self._mark(self.compute_stream())
+
+    def retire(self, buffer: Buffer) -> None:
+        """Compute uses the buffer no more once it has come to the last boundary."""
+        buffer.last_use = self.boundary
+
+    def mark_copies(self) -> CudaMark:
+        """Behind the copies that were started."""
+        event = self._runtime.new_event(is_timed=False)
+        event.record(self._copies)
+        return CudaMark(event)
+
+    def pin(self, memory: torch.Tensor) -> None:
+        """Page-locks host memory where it lies, from any thread. Raises CudaFailed."""
+        self._runtime.register(memory.data_ptr(), memory.nbytes)
+
+    def unpin(self, memory: torch.Tensor) -> None:
+        """The inverse of `pin`, once nothing is copied from it any more."""
+        self._runtime.unregister(memory.data_ptr())
+
+    def reclaim(self) -> bool:
+        """Empties torch's cache; whether that gave any bytes back."""
+        before = self._read_reserved()
+        self._runtime.empty_cache()
+        return self._read_reserved() < before
+
+    def end_step(self, step: int, recorder: Recorder | None) -> None:
+        """Samples torch's reserved bytes and their peak; DeviceOutOfMemory past the limit.
+
+        Without a limit at most 20 times a second: the peak register forgets nothing between.
+        """
+        now_ns = perf_counter_ns()
+        if self._read_ns and not self._is_limited and now_ns - self._read_ns < READING_NS:
+            return
+        self._read_ns = now_ns
+        counters = self._runtime.counters()
+        self._reserved_bytes = counters["reserved_bytes"]
+        if recorder is not None:
+            for name in ("reserved_bytes", "peak_reserved_bytes", "allocated_bytes"):
+                recorder.sample(f"torch.{name}", bytes=counters[name], step=step)
+        excess = self.allocated_bytes + self._reserved_bytes - self.limit_bytes
+        if excess > 0:
+            raise self._out_of_memory(excess)
+
+    def close(self) -> None:
+        """Waits for the copies, and gives back what the stream-ordered pool keeps."""
+        self._copies.synchronize()
+        self._runtime.trim_async()
+
+    @property
+    def _is_limited(self) -> bool:
+        return self.limit_bytes < self.total_bytes
+
+    def _mark(self, stream: Stream) -> Event:
+        event = self._runtime.new_event(is_timed=self._is_timing)
+        event.record(stream)
+        return event
+
+    def _check_room(self, bytes: int) -> None:
+        if bytes <= 0:
+            raise ValueError(f"a buffer of {bytes} bytes")
+        if self.allocated_bytes + self._reserved_bytes + bytes <= self.limit_bytes:
+            return
+        if self._is_limited and self._taken_now() + bytes > self.limit_bytes:
+            raise self._out_of_memory(bytes)
+
+    def _taken_now(self) -> int:
+        return self.allocated_bytes + self._read_reserved()
+
+    def _read_reserved(self) -> int:
+        self._reserved_bytes = self._runtime.counters()["reserved_bytes"]
+        return self._reserved_bytes
+
+    def _try(self, bytes: int, call: Callable[[], int]) -> int:
+        try:
+            return call()
+        except CudaFailed as error:
+            if not error.is_out_of_memory:
+                raise
+            raise self._out_of_memory(bytes, self._runtime.free_bytes()) from None
+
+    def _hand_out(self, address: int, bytes: int, owner: str, call: str) -> Buffer:
+        self.malloc_count += 1
+        self.allocated_bytes += bytes
+        self.peak_bytes = max(self.peak_bytes, self.allocated_bytes)
+        return Buffer(bytes, owner, address, self._runtime.view(address, bytes), call=call)
+
+    def _out_of_memory(self, requested: int, free: int | None = None) -> DeviceOutOfMemory:
+        """`free` as the driver says it; without, what the limit leaves."""
+        reserved = self.allocated_bytes + self._read_reserved()
+        return DeviceOutOfMemory(
+            requested,
+            allocated=self.allocated_bytes,
+            reserved=reserved,
+            limit=self.limit_bytes,
+            total=self.total_bytes,
+            free=free,
+        )
+
+
+def _check_copy(buffer: Buffer, source: torch.Tensor) -> None:
+    if source.numel() != buffer.bytes or source.dtype != torch.uint8:
+        raise ValueError(f"{source.numel()} × {source.dtype} into {buffer.bytes} bytes")
+    if not source.is_contiguous():
+        raise ValueError("a source that is not contiguous")
