@@ -96,6 +96,13 @@ class RareRows:
         self.dropped[kind] = self.dropped.get(kind, 0) + int(min(max(count, 0), 1e15))
 
 
+def as_count(value: object) -> int | None:
+    """``value`` of a fact where it is a whole number from 0 up to what a column can hold."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value < 1 << 62 else None
+
+
 def _out_of_memory(batch: Batch, row: int) -> OutOfMemory:
     data = batch.data(row)
     data = data if isinstance(data, dict) else {}
@@ -107,6 +114,6 @@ def _out_of_memory(batch: Batch, row: int) -> OutOfMemory:
         figures={
             key: value
             for key in ("free", "allocated", "reserved", "total", "limit")
-            if isinstance(value := data.get(key), int) and not isinstance(value, bool)
+            if (value := as_count(data.get(key))) is not None
         },
     )

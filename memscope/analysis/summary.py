@@ -16,6 +16,8 @@ from memscope.analysis.timeline import Timeline
 from memscope.header import Header
 from memscope.storage import State
 
+MAX_DEPTH = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -91,12 +93,14 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _plain(data: Any) -> Any:
-    """``data`` without the numbers that JSON does not have."""
+def _plain(data: Any, depth: int = 0) -> Any:
+    """``data`` without the numbers that JSON does not have, and no deeper than ``MAX_DEPTH``."""
+    if depth > MAX_DEPTH:
+        return None
     if isinstance(data, float):
         return data if math.isfinite(data) else None
     if isinstance(data, Mapping):
-        return {str(key): _plain(value) for key, value in data.items()}
+        return {str(key): _plain(value, depth + 1) for key, value in data.items()}
     if isinstance(data, list | tuple):
-        return [_plain(value) for value in data]
+        return [_plain(value, depth + 1) for value in data]
     return data

@@ -13,7 +13,7 @@ import numpy as np
 from memscope import events
 from memscope.analysis.gather import gather
 from memscope.analysis.moment import Moment, batches_until, parse_moment
-from memscope.analysis.rare_rows import Mark, OutOfMemory, Phase, RareRows
+from memscope.analysis.rare_rows import Mark, OutOfMemory, Phase, RareRows, as_count
 from memscope.analysis.readings import DriverBytes, Readings
 from memscope.analysis.series import Series
 from memscope.analysis.step_fold import Geometry, StepFold, StepSettings
@@ -94,14 +94,14 @@ class Timeline:
 
     def count_fact(self, key: str, field: str) -> int | None:
         """The same where it is a whole number of 0 or more."""
-        return _count(self.fact(key, field))
+        return as_count(self.fact(key, field))
 
     @property
     def warmup_steps(self) -> int:
         """Steps left out of figures: as asked for, else as the program said, else 1."""
         if self._given_warmup is not None:
             return self._given_warmup
-        said = _count(self.facts.get("run.warmup_steps"))
+        said = as_count(self.facts.get("run.warmup_steps"))
         return DEFAULT_WARMUP_STEPS if said is None else said
 
     @property
@@ -230,9 +230,3 @@ def _peak(timeline: Timeline) -> Moment:
         if column.max() > 0:
             return Moment("step", int(steps.step[np.argmax(column)]))
     return Moment("end")
-
-
-def _count(value: object) -> int | None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        return None
-    return value if 0 <= value < 1 << 62 else None

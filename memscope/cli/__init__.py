@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import os
 import sys
@@ -27,9 +28,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever read us has gone; so that the exit does not complain
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        _abandon_output()
         return 141
+    except OSError as error:
+        _abandon_output()
+        reason = error.strerror or type(error).__name__
+        print(f"memscope: {clean(error.filename or 'the output')}: {reason}.", file=sys.stderr)
+        return 2
+
+
+def _abandon_output() -> None:
+    """Nobody can take what is left to write, so that the exit must not try."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Parser(argparse.ArgumentParser):

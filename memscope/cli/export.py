@@ -46,12 +46,9 @@ def run(args: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _appearing(path: Path, *, force: bool) -> Iterator[Path]:
     """A name to write to, which becomes ``path`` once all is written. Raises MemscopeError."""
-    if path.is_dir():
-        raise MemscopeError(f"{path} is a folder.", "Name a file in it.")
-    if path.exists() and not force:
-        raise MemscopeError(f"{path} exists.", "Name another file, or overwrite it with --force.")
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
+        _check_free(path, force=force)
         yield unfinished
         os.replace(unfinished, path)
     except OSError as error:
@@ -60,7 +57,15 @@ def _appearing(path: Path, *, force: bool) -> Iterator[Path]:
             "Name a folder that you may write to and that has room.",
         ) from None
     finally:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+
+
+def _check_free(path: Path, *, force: bool) -> None:
+    if path.is_dir():
+        raise MemscopeError(f"{path} is a folder.", "Name a file in it.")
+    if path.exists() and not force:
+        raise MemscopeError(f"{path} exists.", "Name another file, or overwrite it with --force.")
 
 
 def _write_arrow(recording: Recording, path: Path) -> int:

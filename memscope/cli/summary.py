@@ -110,7 +110,7 @@ def _fact(summary: Summary, key: str, field: str) -> Any:
 def _model(summary: Summary) -> str:
     layers, weights = _fact(summary, "model", "layers"), _fact(summary, "model", "weights_bytes")
     words = [_fact(summary, "model", "name"), layers and f"{layers} layers"]
-    if isinstance(weights, int):
+    if isinstance(weights, int) and 0 <= weights < 1 << 62:
         words.append(f"{format_bytes(weights)} of weights")
     return ", ".join(str(word) for word in words if word)
 

@@ -72,7 +72,9 @@ def test_pinned_is_within_two_of_the_least() -> None:
         assert 0 <= avoidable <= 2.07, keep
 
 
-@pytest.mark.parametrize(("slabs", "least"), [(0, 30.0), (1, 30.0), (15, 15 * 30 / 29), (30, 0.0), (31, 0.0)])
+@pytest.mark.parametrize(
+    ("slabs", "least"), [(0, 30.0), (1, 30.0), (15, 15 * 30 / 29), (30, 0.0), (31, 0.0)]
+)
 def test_least_uploads(slabs: int, least: float) -> None:
     assert least_uploads(L, slabs) == pytest.approx(least)
 

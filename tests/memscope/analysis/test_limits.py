@@ -1,0 +1,166 @@
+"""Limits: how they are written, what they say at, under and over, and what they exit with."""
+
+from __future__ import annotations
+
+import pytest
+
+from memscope.analysis.figure import Figure
+from memscope.analysis.figures import FIGURES
+from memscope.analysis.limits import Verdict, default_limits, exit_code, judge, parse_limit
+from memscope.errors import MemscopeError
+from tests.memscope.analysis.build import state
+
+
+def figure(name: str, value: float | None, **fields: object) -> dict[str, Figure]:
+    unit = next(row.unit for row in FIGURES if row.name == name.partition("[")[0])
+    return {name: Figure(name, value, unit, **fields)}  # type: ignore[arg-type]
+
+
+def named(text: str, found: dict[str, Figure]) -> list[Verdict]:
+    return [verdict for verdict in judge(found, [parse_limit(text)]) if verdict.is_named]
+
+
+@pytest.mark.parametrize(
+    ("operator", "under", "at", "over"),
+    [
+        ("<=", "pass", "pass", "fail"),
+        ("<", "pass", "fail", "fail"),
+        (">=", "fail", "pass", "pass"),
+        (">", "fail", "fail", "pass"),
+        ("==", "fail", "pass", "fail"),
+        ("!=", "pass", "fail", "pass"),
+    ],
+)
+def test_each_operator_at_just_under_and_just_over(
+    operator: str, under: str, at: str, over: str
+) -> None:
+    for value, verdict in ((1023, under), (1024, at), (1025, over)):
+        found = named(f"memory.peak_bytes {operator} 1 KiB", figure("memory.peak_bytes", value))
+        assert [each.verdict for each in found] == [verdict], value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("memory.peak_bytes <= 2 GiB", 2 * 2**30),
+        ("memory.peak_bytes<=2GB", 2e9),
+        ("memory.peak_bytes <= 1024", 1024),
+        ("allocator.cache_ratio <= 20 %", 0.2),
+        ("allocator.cache_ratio <= 0.2", 0.2),
+        ("step.duration_ms < 40", 40),
+        ("step.duration_ms < 0.04 s", 40),
+        ("memory.time_until_full_s > 2 min", 120),
+        ("residency.uploads_per_step == 26 layers", 26),
+        ("  driver.calls_per_step  ==  0 ", 0),
+        ("growth.allocated <= 1 KiB", 1024),
+    ],
+)
+def test_values_carry_the_units_of_their_figure(text: str, value: float) -> None:
+    assert parse_limit(text).value == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("memory.peak_byte <= 1", "Did you mean memory.peak_bytes"),
+        ("hit_rate >= 1", "pool.hit_rate"),
+        ("zzz <= 1", "check --list"),
+        ("memory.peak_bytes <= 2 ms", "measured in bytes, not in 'ms'"),
+        ("step.duration_ms <= 2 GiB", "measured in ms, not in 'GiB'"),
+        ("pool.hit_rate >= 2 layers", "measured in ratio"),
+        ("memory.peak_bytes <=", "measured in bytes"),
+        ("memory.peak_bytes <= many", "not in 'many'"),
+        ("memory.peak_bytes =< 2", "is no limit"),
+        ("memory.peak_bytes", "has no default limit"),
+        ("", "is no limit"),
+        ("<= 2", "is no limit"),
+        ("driver.calls_per_step == nan", "not in 'nan'"),
+    ],
+)
+def test_bad_limits_say_what_to_write(text: str, words: str) -> None:
+    with pytest.raises(MemscopeError) as caught:
+        parse_limit(text)
+    assert words in str(caught.value)
+    assert caught.value.next_step
+
+
+def test_a_bare_figure_takes_its_default() -> None:
+    verdicts = named("driver.calls_per_step", figure("driver.calls_per_step", 2))
+    assert [(each.limit, each.verdict) for each in verdicts] == [
+        ("driver.calls_per_step == 0", "fail")
+    ]
+
+
+def test_a_default_may_be_several_limits() -> None:
+    verdicts = named("kv.peak_utilisation", figure("kv.peak_utilisation", 0.97))
+    assert [each.verdict for each in verdicts] == ["pass", "fail"]
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(0.94, "pass"), (0.95, "warn"), (0.999, "warn"), (1.0, "fail")]
+)
+def test_the_warn_level_of_a_default(value: float, verdict: str) -> None:
+    found = judge(figure("memory.peak_ratio", value))
+    assert next(each for each in found if each.figure == "memory.peak_ratio").verdict == verdict
+    assert named("memory.peak_ratio < 1", figure("memory.peak_ratio", 0.96))[0].verdict == "pass"
+
+
+def test_each_default_can_be_read_and_has_advice() -> None:
+    for row in FIGURES:
+        assert bool(default_limits(row)) == bool(row.advice), row.name
+        assert row.definition
+
+
+def test_a_missing_value_is_a_verdict_with_its_reason() -> None:
+    found = figure("pool.hit_rate", None, reason="no pool", is_applicable=False)
+    assert [(each.verdict, each.reason) for each in named("pool.hit_rate >= 1", found)] == [
+        ("not applicable", "no pool")
+    ]
+    found = figure("pool.hit_rate", None, reason="no step")
+    assert named("pool.hit_rate >= 1", found)[0].verdict == "not measured"
+
+
+def test_one_geometry_can_be_limited() -> None:
+    found = figure("pool.hit_rate[64x2]", 0.5)
+    assert named("pool.hit_rate[64x2] >= 0.9", found)[0].verdict == "fail"
+    assert named("pool.hit_rate[9x9] >= 0.9", found)[0].verdict == "not measured"
+
+
+def test_defaults_stand_beside_named_limits_but_not_twice() -> None:
+    found = figure("driver.calls_per_step", 3) | figure("oom.engine_count", 0)
+    verdicts = judge(found, [parse_limit("driver.calls_per_step <= 5")])
+    assert [each.is_named for each in verdicts if each.figure == "driver.calls_per_step"] == [True]
+    assert [each.is_named for each in verdicts if each.figure == "oom.engine_count"] == [False]
+
+
+def verdict(kind: str, *, is_named: bool) -> Verdict:
+    return Verdict("x == 0", "x", None, "", kind, None, "", is_named)
+
+
+@pytest.mark.parametrize(
+    ("named_ones", "defaults", "complete", "partial"),
+    [
+        ([], ["pass"], 0, 3),
+        ([], ["warn", "not measured", "not applicable"], 0, 3),
+        ([], ["pass", "fail"], 1, 1),
+        (["pass"], ["fail"], 0, 3),
+        (["warn"], [], 0, 3),
+        (["fail"], ["pass"], 1, 1),
+        (["not measured"], [], 1, 1),
+        (["not applicable"], [], 0, 3),
+    ],
+)
+def test_exit_codes(
+    named_ones: list[str], defaults: list[str], complete: int, partial: int
+) -> None:
+    verdicts = [verdict(kind, is_named=True) for kind in named_ones]
+    verdicts += [verdict(kind, is_named=False) for kind in defaults]
+    for name in ("complete", "running"):
+        assert exit_code(verdicts, state(name)) == complete
+    for name in ("cut", "damaged"):
+        assert exit_code(verdicts, state(name)) == partial
+
+
+def test_a_verdict_on_one_line() -> None:
+    (found,) = named("memory.peak_bytes <= 2 GiB", figure("memory.peak_bytes", 3 * 2**30))
+    assert found.line == "memory.peak_bytes <= 2 GiB: 3.00 GiB"

@@ -1,0 +1,129 @@
+"""`memscope summary`: what it says first, up to which moment, and of whom."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from pathlib import Path
+
+import pytest
+
+from memscope import events
+from tests.memscope.analysis.build import event, fact
+from tests.memscope.analysis.sweeps import run_sweeps
+from tests.memscope.cli.conftest import Run
+from tests.memscope.cli.recordings import damage_batch, write_recording
+
+
+def test_a_complete_recording(memscope: Run, whole: Path) -> None:
+    found = memscope("summary", whole)
+    lines = found.out.splitlines()
+    assert found.code == 0
+    assert lines[1].startswith("state      complete: ")
+    assert "  residency.uploads_per_step     8 layers" in lines
+    assert "memory (host)" in lines
+    assert "partial" not in found.out.lower()
+    assert not [line for line in lines if line != line.rstrip()]
+
+
+@pytest.mark.parametrize("kind", ["cut", "damaged"])
+def test_partial_is_said_wherever_figures_are(
+    memscope: Run, whole: Path, cut: Path, kind: str
+) -> None:
+    damage_batch(whole)
+    found = memscope("summary", {"cut": cut, "damaged": whole}[kind])
+    assert found.code == 3
+    assert f"state      {kind}: " in found.out
+    for title in ("PARTIAL", "residency (partial)", "verdicts (partial)"):
+        assert title in found.out
+
+
+def test_a_recording_that_is_still_written_is_not_partial(memscope: Run, cut: Path) -> None:
+    with open(cut, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        found = memscope("summary", cut)
+    assert found.code == 0
+    assert "state      running: " in found.out
+
+
+def test_json_says_the_same(memscope: Run, whole: Path) -> None:
+    data = json.loads(memscope("summary", whole, "--json").out)
+    assert data["state"] == "complete"
+    assert data["figures"]["residency.uploads_per_step"] == {"value": 8.0, "unit": "layers"}
+
+
+@pytest.mark.parametrize(
+    ("at", "events", "steps"),
+    [
+        ("batch:0", 0, 0),
+        ("batch:2", 80, 1),
+        ("step:0", None, 1),
+        ("step:2", None, 3),
+        ("end", None, 5),
+        ("peak", None, 2),  # past holds 2 keep from the second sweep on
+        ("0s", 5, 0),
+        ("1h", None, 5),
+    ],
+)
+def test_at(memscope: Run, whole: Path, at: str, events: int | None, steps: int) -> None:
+    data = json.loads(memscope("summary", whole, "--at", at, "--json").out)
+    assert data["steps"] == steps
+    assert events is None or data["events"] == events
+
+
+def test_the_moment_stands_in_the_summary(memscope: Run, whole: Path) -> None:
+    assert "up to      batch:2 (2 of " in memscope("summary", whole, "--at", "batch:2").out
+
+
+@pytest.mark.parametrize("at", ["", "batch", "batch:-1", "step:x", "12", "-3s", "1e99s", "noon"])
+def test_no_moment(memscope: Run, whole: Path, at: str) -> None:
+    found = memscope("summary", whole, f"--at={at}")
+    assert found.code == 2
+    assert "is no moment of a recording. Use --at" in found.err
+
+
+def test_an_empty_recording(memscope: Run, tmp_path: Path) -> None:
+    found = memscope("summary", write_recording(tmp_path / "empty.mscope", []))
+    assert found.code == 0
+    assert "No step has ended" in found.out
+    assert "pass" not in found.out
+
+
+def test_names_cannot_drive_the_terminal(memscope: Run, tmp_path: Path) -> None:
+    name = "\x1b[2Jevil\r\n\u202egeometry\x07"
+    rows = [
+        fact("model", {"name": name, "layers": 2}),
+        fact("policy", {"policy": name, "keep": [1] * 500}),
+        fact("device.0", {"name": name, "kind": name}),
+        fact("versions", {name: name}),
+        fact("recorder.stopped", {"reason": name}),
+        event(events.POOL_HIT, 1, step=1, name=name),
+        event(events.STEP, 2, step=0),
+        event(events.STEP, 3, step=1),
+        event(events.DROPPED, 4, name=name, value=1.0, data={"kind": name}),
+    ]
+    out = memscope("summary", write_recording(tmp_path / "evil.mscope", rows)).out
+    assert "evil" in out
+    assert not any(ord(character) < 32 and character != "\n" for character in out)
+    assert "\u202e" not in out
+
+
+@pytest.mark.parametrize(
+    "data", [None, 3, "x", [1], {"layers": 10**30, "weights_bytes": 10**400, "name": [{}]}]
+)
+def test_odd_facts_do_no_harm(memscope: Run, tmp_path: Path, data: object) -> None:
+    keys = ("model", "policy", "plan", "device.0", "versions", "run.warmup_steps", "run.kind")
+    rows = [*run_sweeps("past", 4, 2), *(fact(key, data) for key in keys)]
+    rows.append(event(events.OOM, 9, bytes=2**63 - 1, data={"free": 10**400}))
+    path = write_recording(tmp_path / "odd.mscope", rows)
+    assert memscope("summary", path).code == 0
+    json.loads(memscope("summary", path, "--json").out)
+
+
+def test_deep_facts_do_no_harm(memscope: Run, tmp_path: Path) -> None:
+    deep: list[object] = []
+    for _ in range(300):
+        deep = [deep]
+    path = write_recording(tmp_path / "deep.mscope", [fact("deep", deep), fact("device.0", deep)])
+    assert memscope("summary", path).code == 0
+    assert memscope("summary", path, "--json").code == 0
