@@ -92,7 +92,7 @@ def _unjudged(verdicts: list[Verdict]) -> str:
 def _sentence(text: str | None) -> str:
     if not text:
         return ""
-    if text.split()[0].isalpha():  # and not the name of a figure
+    if not set("._") & set(text.split()[0]):  # it may start with a figure's name
         text = text[0].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
