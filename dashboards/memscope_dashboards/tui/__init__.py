@@ -1,0 +1,1 @@
+"""The live view: follows a recording while it grows, in a terminal."""

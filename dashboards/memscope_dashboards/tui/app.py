@@ -1,0 +1,123 @@
+"""The live view as a Textual app: a thread feeds it snapshots, it shows the newest."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import App
+from textual.binding import BindingType
+from textual.theme import Theme
+
+from memscope.errors import MemscopeError
+from memscope_dashboards.tui.feed import PERIOD_S, Feed, Snapshot
+from memscope_dashboards.tui.messages import FeedFailed, SnapshotRead
+from memscope_dashboards.tui.palette import BACKGROUND, TEXT
+from memscope_dashboards.tui.screens.figures import FiguresScreen
+from memscope_dashboards.tui.screens.help import HelpScreen
+from memscope_dashboards.tui.screens.live import LiveScreen
+
+THEME = Theme(
+    name="memscope",
+    primary="#8fb8de",
+    background=BACKGROUND,
+    surface="#18202a",
+    foreground=TEXT,
+    dark=True,
+)
+
+
+class LiveApp(App[MemscopeError | None]):
+    """Shows the recording that ``feed`` follows. Returns the error that ended it, if one did."""
+
+    TITLE = "memscope live"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("q", "quit", "Quit"),
+        ("p", "pause", "Pause"),
+        ("v", "figures", "All figures"),
+        ("question_mark", "help", "Help"),
+    ]
+
+    def __init__(self, feed: Feed, *, period_s: float = PERIOD_S) -> None:
+        super().__init__()
+        self.register_theme(THEME)
+        self.theme = THEME.name
+        self._feed = feed
+        self._period_s = period_s
+        self._stop = threading.Event()
+        self.snapshot: Snapshot | None = None
+        self._is_paused = False
+        self._thread = threading.Thread(target=self._follow, name="memscope-feed", daemon=True)
+
+    async def on_mount(self) -> None:
+        """Start to follow."""
+        await self.push_screen(LiveScreen())
+        self._thread.start()
+
+    def on_unmount(self) -> None:
+        """Stop to follow."""
+        self._stop.set()
+
+    def on_snapshot_read(self, message: SnapshotRead) -> None:
+        """Show it, unless the view is paused."""
+        if not self._is_paused or self.snapshot is None:
+            self.snapshot = message.snapshot
+            self._show()
+        else:
+            self._newest = message.snapshot
+
+    def on_feed_failed(self, message: FeedFailed) -> None:
+        """End with the error."""
+        self.exit(message.error, return_code=1)
+
+    def action_pause(self) -> None:
+        """Hold the view, or go on with the newest state."""
+        self._is_paused = not self._is_paused
+        if not self._is_paused and self._newest is not None:
+            self.snapshot, self._newest = self._newest, None
+        self._show()
+
+    async def action_figures(self) -> None:
+        """All figures."""
+        await self.push_screen(FiguresScreen())
+        self._show()
+
+    def action_help(self) -> None:
+        """Help."""
+        self.push_screen(HelpScreen())
+
+    _newest: Snapshot | None = None
+
+    def _show(self) -> None:
+        if self.snapshot is None:
+            return
+        for screen in self.screen_stack:
+            if isinstance(screen, LiveScreen | FiguresScreen):
+                screen.show(self.snapshot, is_paused=self._is_paused)
+
+    def _follow(self) -> None:
+        """The feed's thread: it posts messages and touches no widget."""
+        try:
+            self._feed.follow(self._publish, self._stop, period_s=self._period_s)
+        except Exception as error:
+            problem = f"The recording cannot be followed ({type(error).__name__}: {error})."
+            self.post_message(
+                FeedFailed(MemscopeError(problem, "Read it with `memscope summary`."))
+            )
+
+    def _publish(self, snapshot: Snapshot) -> None:
+        self.post_message(SnapshotRead(snapshot))
+
+
+def follow(path: Path, *, warmup_steps: int | None = None) -> int:
+    """Run the live view on ``path`` until it is left; the exit code.
+
+    Raises MemscopeError where the recording could not be followed to the end.
+    """
+    app = LiveApp(Feed(path, warmup_steps=warmup_steps))
+    error = app.run()
+    if error is not None:
+        raise error
+    return app.return_code or 0

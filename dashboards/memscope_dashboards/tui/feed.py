@@ -1,0 +1,157 @@
+"""Follows a recording while it grows. Knows nothing of Textual and never waits for the recorder.
+
+The file may not exist yet, may grow, end, or be replaced by a newer one. The feed reads whole
+messages only, folds them into a Timeline and hands out frozen snapshots; its memory stays flat.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from memscope.analysis.memory import Device, find_device
+from memscope.analysis.summary import Summary, summarize
+from memscope.analysis.timeline import Series, Steps, Timeline
+from memscope.errors import MemscopeError
+from memscope.storage import Scanner, State
+
+READ_BYTES = 1 << 20
+BUDGET_NS = 200_000_000
+PERIOD_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is known of a recording at one batch number.
+
+    ``summary`` is None until a header was read; ``problem`` says why nothing (more) is read;
+    ``age_s`` is the time since the newest event, by the clocks of both machines.
+    """
+
+    path: Path
+    problem: str | None = None
+    is_catching_up: bool = False
+    attachments: int = 0
+    age_s: float | None = None
+    summary: Summary | None = None
+    steps: Steps | None = None
+    last_ns: int = 0
+    device: Device | None = None
+    series: Mapping[str, Series] = field(default_factory=dict)
+    layer_states: tuple[str, ...] = ()
+
+
+class Feed:
+    """One viewer's reading of the file at ``path``; any number may follow the same file."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        warmup_steps: int | None = None,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.path = path
+        self._warmup_steps = warmup_steps
+        self._clock_ns = clock_ns
+        self._scanner: Scanner | None = None
+        self._timeline: Timeline | None = None
+        self._problem: str | None = None
+        self._is_readable = True
+        self._is_catching_up = False
+        self._attachments = 0
+        self._view: tuple[tuple[int, State], Snapshot] | None = None
+
+    def poll(self) -> Snapshot:
+        """Read what is new, for about a fifth of a second at most."""
+        self._attach()
+        if self._scanner is not None and self._timeline is not None and self._is_readable:
+            self._read(self._scanner, self._timeline)
+        return self._snapshot()
+
+    def follow(
+        self,
+        publish: Callable[[Snapshot], object],
+        stop: threading.Event,
+        *,
+        period_s: float = PERIOD_S,
+    ) -> None:
+        """Poll every ``period_s`` and publish each snapshot, until ``stop`` is set."""
+        while not stop.is_set():
+            snapshot = self.poll()
+            publish(snapshot)
+            stop.wait(0.0 if snapshot.is_catching_up else period_s)
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._scanner is not None:
+            self._scanner.close()
+            self._scanner = None
+
+    def _attach(self) -> None:
+        """Open the file where none is open yet, or where another lies at its path now."""
+        if self._scanner is not None and not self._scanner.is_replaced:
+            self._problem = None if self._is_readable else self._problem
+            return
+        try:
+            scanner = Scanner(self.path)
+        except FileNotFoundError:
+            self._problem = f"{self.path} is empty so far."
+        except MemscopeError as error:
+            self._problem = str(error) if self.path.exists() else self._absence()
+        else:
+            self.close()
+            self._scanner, self._view = scanner, None
+            self._timeline = Timeline(scanner.header, warmup_steps=self._warmup_steps)
+            self._problem, self._is_readable = None, True
+            self._attachments += 1
+
+    def _absence(self) -> str:
+        if self._scanner is None:
+            return f"{self.path} does not exist yet."
+        return f"{self.path} was removed; shown is what was in it."
+
+    def _read(self, scanner: Scanner, timeline: Timeline) -> None:
+        deadline = self._clock_ns() + BUDGET_NS
+        self._is_catching_up = False
+        while frames := scanner.poll(max_bytes=READ_BYTES):
+            try:
+                for frame in frames:
+                    timeline.add(scanner.read(frame))
+            except MemscopeError as error:
+                self._problem, self._is_readable = str(error), False
+                return
+            if self._clock_ns() >= deadline:
+                self._is_catching_up = True
+                return
+
+    def _snapshot(self) -> Snapshot:
+        scanner, timeline = self._scanner, self._timeline
+        if scanner is None or timeline is None:
+            return Snapshot(self.path, self._problem, attachments=self._attachments)
+        state = scanner.state()
+        if self._view is None or self._view[0] != (timeline.batches, state):
+            self._view = (timeline.batches, state), self._fold(timeline, state)
+        age_ns = self._clock_ns() - scanner.header.started_at_ns - timeline.last_ns
+        return replace(
+            self._view[1],
+            problem=self._problem,
+            is_catching_up=self._is_catching_up,
+            attachments=self._attachments,
+            age_s=max(age_ns / 1e9, 0.0) if timeline.batches else None,
+        )
+
+    def _fold(self, timeline: Timeline, state: State) -> Snapshot:
+        return Snapshot(
+            path=self.path,
+            summary=summarize(timeline, state),
+            steps=timeline.steps,
+            last_ns=timeline.last_ns,
+            device=find_device(timeline),
+            series=timeline.series,
+            layer_states=timeline.layer_states,
+        )

@@ -1,0 +1,73 @@
+"""Lines of spans: what a widget shows, before any of it is drawn. Knows nothing of Textual.
+
+A span is text and a role; ``palette`` gives each role its look. Text in a span is never markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from textwrap import wrap
+
+from rich.cells import cell_len, set_cell_size
+
+Span = tuple[str, str]
+Line = tuple[Span, ...]
+
+EMPTY: Line = ()
+
+
+def length(line: Line) -> int:
+    """Width of ``line`` in terminal cells."""
+    return sum(cell_len(text) for text, _ in line)
+
+
+def fit(line: Line, width: int) -> Line:
+    """``line`` cut to ``width`` cells, with an ellipsis where something was cut off."""
+    if length(line) <= width:
+        return line
+    kept: list[Span] = []
+    room = max(width - 1, 0)
+    for text, role in line:
+        size = cell_len(text)
+        if size > room:
+            kept.append((set_cell_size(text, room).rstrip() + "…", role))
+            break
+        kept.append((text, role))
+        room -= size
+    return tuple(kept)
+
+
+def pad(line: Line, width: int) -> Line:
+    """``line`` cut or filled with blanks to exactly ``width`` cells."""
+    fitted = fit(line, width)
+    return (*fitted, (" " * max(width - length(fitted), 0), ""))
+
+
+def spread(left: Line, right: Line, width: int, fill: Span = (" ", "")) -> Line:
+    """``left`` and ``right`` at the two ends of ``width`` cells; ``left`` gives way."""
+    right = fit(right, width)
+    left = fit(left, max(width - length(right) - 1, 0))
+    gap = max(width - length(left) - length(right), 0)
+    return (*left, (fill[0] * gap, fill[1]), *right)
+
+
+def rule(title: str, right: Line, width: int) -> Line:
+    """A heading: ``title``, a thin line, and ``right`` at the end of it."""
+    end = ((" ", ""), *right) if right else ()
+    return spread(((title, "title"), (" ", "")), end, width, ("─", "rule"))
+
+
+def paragraph(text: str, role: str, width: int, *, indent: int = 0, limit: int = 4) -> list[Line]:
+    """``text`` wrapped to ``width`` cells and at most ``limit`` lines."""
+    room = max(width - indent, 8)
+    lines = wrap(text, room, max_lines=limit, placeholder=" …")
+    return [((" " * indent, ""), (line, role)) for line in lines]
+
+
+def join(lines: Iterable[Line], separator: Span) -> Line:
+    """The spans of all non-empty ``lines``, with ``separator`` between two of them."""
+    spans: list[Span] = []
+    for line in lines:
+        if line:
+            spans += [separator, *line] if spans else line
+    return tuple(spans)

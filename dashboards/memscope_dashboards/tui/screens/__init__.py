@@ -1,0 +1,1 @@
+"""What fills the terminal: the live view, all figures, help."""

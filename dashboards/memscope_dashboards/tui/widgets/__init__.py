@@ -1,0 +1,1 @@
+"""What the live view is made of: each widget turns a snapshot into lines."""

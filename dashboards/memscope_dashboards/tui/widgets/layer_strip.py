@@ -1,0 +1,66 @@
+"""Where each layer's weights are now: a cell a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memscope_dashboards.tui.feed import Snapshot
+from memscope_dashboards.tui.line import Line, rule
+from memscope_dashboards.tui.widgets.lines import LinesWidget
+
+GLYPHS = {
+    "resident": ("█", "resident"),
+    "in flight": ("▒", "in_flight"),
+    "evicted": ("·", "evicted"),
+    "unused": (" ", "evicted"),
+}
+CELL_WIDTHS = (4, 3, 2)
+
+
+class LayerStrip(LinesWidget):
+    """Layers in order; a glyph, not a colour, tells resident from in flight from evicted."""
+
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+        """See the class."""
+        states = snapshot.layer_states
+        if not states:
+            nothing = "no layer has been seen yet"
+            return [rule("Layers", (), width), ((nothing, "dim"),)]
+        lines = [rule("Layers", legend(states), width)]
+        cell = next((size for size in CELL_WIDTHS if size * len(states) <= width), 1)
+        per_row = max(width // cell, 1)
+        for first in range(0, len(states), per_row):
+            row = states[first : first + per_row]
+            lines += [strip_row(row, cell), ruler(first, len(row), cell)]
+        return lines
+
+
+def legend(states: Sequence[str]) -> Line:
+    """Each glyph, its word, and how many layers are so."""
+    spans: list[tuple[str, str]] = []
+    for state in ("resident", "in flight", "evicted"):
+        glyph, role = GLYPHS[state]
+        spans += [(f"{glyph} ", role), (f"{state} ", "dim")]
+        spans += [(f"{states.count(state)}", "text"), ("  ", "")]
+    return tuple(spans[:-1])
+
+
+def strip_row(states: Sequence[str], cell: int) -> Line:
+    """One row of cells, ``cell`` wide, the last column of each left blank where there is room."""
+    blank = " " if cell > 1 else ""
+    spans = []
+    for state in states:
+        glyph, role = GLYPHS.get(state, ("?", "dim"))
+        body = glyph * max(cell - 1, 1) if glyph != "·" else glyph.center(max(cell - 1, 1))
+        spans.append((body + blank, role))
+    return tuple(spans)
+
+
+def ruler(first: int, count: int, cell: int) -> Line:
+    """Layer numbers under every fifth or tenth cell."""
+    pace = 5 if cell > 1 else 10
+    marks = [" "] * (count * cell + 4)
+    for index in range(-first % pace, count, pace):
+        label = str(first + index)
+        marks[index * cell : index * cell + len(label)] = label
+    return (("".join(marks).rstrip(), "dim"),)

@@ -1,0 +1,63 @@
+"""The base of every widget: lines in, drawn one by one, and only where they changed."""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+from textual import events
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from memscope_dashboards.tui.feed import Snapshot
+from memscope_dashboards.tui.line import Line, pad
+from memscope_dashboards.tui.palette import style_of
+
+
+class LinesWidget(Widget):
+    """Shows the lines that ``compose_lines`` makes of the newest snapshot."""
+
+    DEFAULT_CSS = "LinesWidget { height: auto; }"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.snapshot: Snapshot | None = None
+        self.lines: list[Line] = []
+
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+        """The lines to show in ``width`` cells; ``height`` is the room there is, if it is fixed."""
+        raise NotImplementedError
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Take a newer snapshot; nothing is drawn where no line changes."""
+        self.snapshot = snapshot
+        self._update(self.size)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lines depend on the width."""
+        self._update(event.size)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as there are lines."""
+        if self.snapshot is None:
+            return 0
+        return len(self.compose_lines(self.snapshot, width, 0))
+
+    def render_line(self, y: int) -> Strip:
+        """One row of the widget."""
+        line = self.lines[y] if y < len(self.lines) else ()
+        has_colour = not self.app.no_color
+        base = self.rich_style
+        segments = [
+            Segment(text, base + style_of(role, has_colour=has_colour))
+            for text, role in pad(line, self.size.width)
+        ]
+        return Strip(segments, self.size.width)
+
+    def _update(self, size: Size) -> None:
+        if self.snapshot is None or not size.width:
+            return
+        lines = self.compose_lines(self.snapshot, size.width, size.height)
+        if lines != self.lines:
+            has_other_height = len(lines) != len(self.lines)
+            self.lines = lines
+            self.refresh(layout=has_other_height and self.styles.is_auto_height)

@@ -1,0 +1,122 @@
+"""The top of the screen: file, state, batch number, age; what runs where; and what is wrong."""
+
+from __future__ import annotations
+
+from memscope.analysis.memory import Device
+from memscope.units import format_bytes, format_seconds
+from memscope_dashboards.tui.feed import Snapshot
+from memscope_dashboards.tui.line import Line, Span, join, spread
+from memscope_dashboards.tui.text import clean, fact, fact_text
+from memscope_dashboards.tui.widgets.lines import LinesWidget
+
+DOT: Span = (" · ", "dim")
+STALE_S = 5.0
+WIDE_FROM = 110
+
+
+class Masthead(LinesWidget):
+    """Two lines always, and a loud one for each thing that makes the figures less than whole."""
+
+    is_paused = False
+
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+        """See the class."""
+        name: Line = (("memscope live ", "title"), (clean(snapshot.path.name), "strong"))
+        lines = [spread(name, self._condition(snapshot, is_short=width < WIDE_FROM), width)]
+        if snapshot.summary is not None:
+            facts = snapshot.summary.facts
+            lines.append(
+                spread(
+                    settings_line(facts),
+                    device_line(snapshot.device, is_short=width < WIDE_FROM),
+                    width,
+                )
+            )
+        lines += [
+            spread(((f" {text} ", role),), (), width, (" ", role))
+            for text, role in alarms(snapshot)
+        ]
+        return lines
+
+    def _condition(self, snapshot: Snapshot, *, is_short: bool) -> Line:
+        """State, batch number, and age of the newest event."""
+        if snapshot.summary is None:
+            return (("waiting", "notice"),)
+        batch: Line = (("batch ", "dim"), (f"{snapshot.summary.batches:,}", "strong"))
+        paused: Line = ((" paused ", "notice"),) if self.is_paused else ()
+        return join(
+            (paused, (state_span(snapshot),), batch, age_line(snapshot, is_short=is_short)), DOT
+        )
+
+
+def state_span(snapshot: Snapshot) -> Span:
+    """The recording's state in one word, with its look."""
+    assert snapshot.summary is not None
+    state = snapshot.summary.state
+    if snapshot.is_catching_up:
+        return ("◌ reading", "notice")
+    if state.is_partial:
+        return (f" {state.name.upper()} ", "alarm")
+    return ("● running", "running") if state.name == "running" else ("■ complete", "complete")
+
+
+def age_line(snapshot: Snapshot, *, is_short: bool) -> Line:
+    """How old the newest event is; loud where a running program has gone quiet."""
+    if snapshot.age_s is None:
+        return (("no event yet", "dim"),)
+    assert snapshot.summary is not None
+    is_running = snapshot.summary.state.name == "running"
+    role = "warn" if is_running and snapshot.age_s > STALE_S else "text"
+    label = "newest " if is_short else "newest event "
+    return ((label, "dim"), (f"{format_age(snapshot.age_s)} ago", role))
+
+
+def format_age(age_s: float) -> str:
+    """An age in tenths of a second at most, so that it does not flicker."""
+    return f"{age_s:.1f} s" if age_s < 60 else format_seconds(age_s)
+
+
+def settings_line(facts: object) -> Line:
+    """Model, policy, keep, allocator, unit and prefetch, as far as the recording has them."""
+    policy, keep = (fact_text(facts, "policy", field) for field in ("policy", "keep"))
+    prefetch = fact(facts, "policy", "prefetch")
+    parts = (
+        (fact_text(facts, "model", "name"), "strong"),
+        (f"{policy}, keep {keep}" if policy and keep else policy, "text"),
+        (fact_text(facts, "policy", "allocator"), "text"),
+        (fact_text(facts, "policy", "unit"), "text"),
+        ("prefetch" if prefetch is True else "no prefetch" if prefetch is False else "", "text"),
+    )
+    line = join((((text, role),) for text, role in parts if text), DOT)
+    return line or (("no settings recorded", "dim"),)
+
+
+def device_line(device: Device | None, *, is_short: bool) -> Line:
+    """The device by its kind: a host device is never called a GPU."""
+    if device is None:
+        return (("no device recorded", "dim"),)
+    name, kind = clean(device.name, 32), clean(device.kind, 16)
+    if is_short:
+        return ((f"{kind} device" if device.is_host else name, "text"),)
+    usable = device.usable_bytes
+    limit = format_bytes(usable) if usable else "not known"
+    return ((f"{kind} device {name}", "text"), (", limit ", "dim"), (limit, "text"))
+
+
+def alarms(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """What the viewer must not miss: each a sentence and its role."""
+    found = []
+    summary = snapshot.summary
+    if snapshot.problem and summary is not None:
+        found.append((clean(snapshot.problem, 240), "notice"))
+    if summary is not None and summary.state.is_partial and not snapshot.is_catching_up:
+        found.append((f"PARTIAL, so figures may miss events. {summary.state}", "alarm"))
+    return found + [(clean(sentence, 240), "alarm") for sentence in pressing(snapshot)]
+
+
+def pressing(snapshot: Snapshot) -> tuple[str, ...]:
+    """Sentences of the summary that stand at the top: out of memory, recording stopped."""
+    if snapshot.summary is None:
+        return ()
+    heads = ("Out of memory", "The recording stopped")
+    return tuple(text for text in snapshot.summary.sentences if text.startswith(heads))

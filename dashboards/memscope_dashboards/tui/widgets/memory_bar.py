@@ -1,0 +1,82 @@
+"""What the device's memory holds at the last step's end, against what may be used of it."""
+
+from __future__ import annotations
+
+from memscope.units import format_bytes
+from memscope_dashboards.tui.chart import bar
+from memscope_dashboards.tui.feed import Snapshot
+from memscope_dashboards.tui.line import Line, rule
+from memscope_dashboards.tui.reading import figure_span, figure_value
+from memscope_dashboards.tui.widgets.lines import LinesWidget
+
+PARTS = (
+    ("residency.resident_bytes", "resident", "█", "resident"),
+    ("residency.in_flight_bytes", "in flight", "▒", "in_flight"),
+    ("pool.idle_bytes", "idle", "░", "idle"),
+)
+ALLOCATED = "device.allocated_bytes"
+RATIO = "memory.peak_ratio"
+
+
+class MemoryBar(LinesWidget):
+    """Resident, in flight, idle and the rest side by side; the bar is as long as the limit."""
+
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+        """See the class."""
+        lines = [rule(device_title(snapshot), peak_line(snapshot), width)]
+        if snapshot.summary is None:
+            return lines
+        return [*lines, bar_line(snapshot, width), legend(snapshot)]
+
+
+def device_title(snapshot: Snapshot) -> str:
+    """ "Host" or "GPU", as the device said itself."""
+    kind = snapshot.device.kind if snapshot.device else ""
+    return {"host": "Host device", "cuda": "GPU"}.get(kind, "Device")
+
+
+def peak_line(snapshot: Snapshot) -> Line:
+    """What is held now, the peak, the limit and the peak's share of it."""
+    allocated = latest(snapshot, ALLOCATED)
+    now: Line = () if allocated is None else (("now ", "dim"), (format_bytes(allocated), "text"))
+    usable = snapshot.device.usable_bytes if snapshot.device else None
+    limit: Line = ((" of ", "dim"), (format_bytes(usable), "text")) if usable else ()
+    ratio = figure_value(snapshot, RATIO)
+    share: Line = () if ratio is None else ((", ", "dim"), figure_span(snapshot, RATIO))
+    gap: Line = (("  ", ""),) if now else ()
+    return (
+        *now,
+        *gap,
+        ("peak ", "dim"),
+        figure_span(snapshot, "memory.peak_bytes"),
+        *limit,
+        *share,
+    )
+
+
+def bar_line(snapshot: Snapshot, width: int) -> Line:
+    """The bar: parts as far as they are measured, then what the device has left."""
+    sizes = [figure_value(snapshot, name) or 0.0 for name, *_ in PARTS]
+    parts = [(size, glyph, role) for size, (_, _, glyph, role) in zip(sizes, PARTS, strict=True)]
+    allocated = latest(snapshot, ALLOCATED) or sum(sizes)
+    parts.append((allocated - sum(sizes), "▚", "other"))
+    usable = snapshot.device.usable_bytes if snapshot.device else None
+    ceiling = usable or figure_value(snapshot, "memory.peak_bytes") or allocated
+    spans = bar(parts, float(ceiling), width)
+    drawn = sum(len(text) for text, _ in spans)
+    return (*spans, ("·" * (width - drawn), "free"))
+
+
+def legend(snapshot: Snapshot) -> Line:
+    """Each part's glyph, name and size."""
+    spans: list[tuple[str, str]] = []
+    for name, label, glyph, role in PARTS:
+        spans += [(f"{glyph} ", role), (f"{label} ", "dim"), figure_span(snapshot, name)]
+        spans.append(("  ", ""))
+    return (*spans, ("▚ ", "other"), ("other", "dim"))
+
+
+def latest(snapshot: Snapshot, metric: str) -> float | None:
+    """The last reading of ``metric``; None where there is none."""
+    series = snapshot.series.get(metric)
+    return series.latest if series is not None and len(series) else None

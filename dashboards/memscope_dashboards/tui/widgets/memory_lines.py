@@ -1,0 +1,143 @@
+"""Memory and steps over time: one row a line where there is little room, charts where there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from memscope.units import format_bytes, format_seconds, format_value
+from memscope_dashboards.tui.chart import Array, area, columns
+from memscope_dashboards.tui.feed import Snapshot
+from memscope_dashboards.tui.line import Line, rule, spread
+from memscope_dashboards.tui.text import clean
+from memscope_dashboards.tui.widgets.lines import LinesWidget
+
+METRICS = {
+    "device.allocated_bytes": ("device", "memory", 0),
+    "torch.reserved_bytes": ("reserved", "memory", 1),
+    "torch.allocated_bytes": ("allocated", "memory", 2),
+    "nvml.process_bytes": ("process", "memory", 4),
+    "pool.idle_bytes": ("pool idle", "idle_line", 5),
+    "kv.used_bytes": ("KV cache", "memory", 6),
+    "host.rss_bytes": ("host RSS", "host", 3),
+}
+UNKNOWN_RANK = 7
+LABEL_WIDTH = 11
+VALUES_WIDTH = 31
+MAX_CHART_HEIGHT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One line to draw: times, values, what fills the chart, and the words beside it.
+
+    The lower its ``rank``, the later it gives way where there is little room.
+    """
+
+    label: str
+    role: str
+    t_ns: Array
+    values: Array
+    ceiling: float
+    latest: str
+    peak: str
+    rank: int
+
+
+class MemoryLines(LinesWidget):
+    """Readings in bytes, then milliseconds and uploads of each step, over one time axis."""
+
+    is_charted = False
+    most_rows = 4
+
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+        """See the class."""
+        end = format_seconds(snapshot.last_ns / 1e9)
+        lines = [rule("Over time", ((f"0 s to {end}", "dim"),) if snapshot.last_ns else (), width)]
+        curves = [*memory_curves(snapshot), *step_curves(snapshot)]
+        if not curves:
+            return [*lines, (("no reading yet", "dim"),)]
+        span = (0, snapshot.last_ns)
+        if self.is_charted and height > 0:
+            return lines + draw_charts(curves, span, width, height - 1)
+        return lines + [draw_row(curve, span, width) for curve in pick(curves, self.most_rows)]
+
+
+def memory_curves(snapshot: Snapshot) -> Iterator[Curve]:
+    """A curve for each metric in bytes, the known ones first; device bytes against the limit."""
+    series = snapshot.series
+    extra = [name for name in series if name.endswith("_bytes") and name not in METRICS]
+    known = [name for name in METRICS if name in series]
+    for name in known + [name for name in extra if name != "device.peak_bytes"]:
+        readings = series[name]
+        unknown = (clean(name.removesuffix("_bytes"), 24), "host", UNKNOWN_RANK)
+        label, role, rank = METRICS.get(name, unknown)
+        usable = snapshot.device.usable_bytes if snapshot.device else None
+        is_device = name == "device.allocated_bytes"
+        yield Curve(
+            label=label,
+            role=role,
+            t_ns=readings.t_ns,
+            values=readings.maximum,
+            ceiling=float(usable) if is_device and usable else readings.peak,
+            latest=format_bytes(readings.latest),
+            peak=format_bytes(readings.peak),
+            rank=rank,
+        )
+
+
+def step_curves(snapshot: Snapshot) -> Iterator[Curve]:
+    """Duration and uploads of each step."""
+    steps = snapshot.steps
+    if steps is None or not len(steps):
+        return
+    ms = np.maximum(steps.duration_ns, 0) / 1e6
+    for label, role, values, unit in (
+        ("ms a step", "time", ms, "ms"),
+        ("uploads", "count", steps.uploads, "layers"),
+    ):
+        top = float(values.max())
+        latest = format_value(float(values[-1]), unit)
+        yield Curve(label, role, steps.end_ns, values, top, latest, format_value(top, unit), 1)
+
+
+def draw_row(curve: Curve, span_ns: tuple[int, int], width: int) -> Line:
+    """Label, a one-row chart, the latest value and the peak."""
+    room = max(width - LABEL_WIDTH - VALUES_WIDTH, 4)
+    tops = columns(curve.t_ns, curve.values, span_ns, room)
+    return (
+        (f"{curve.label:<{LABEL_WIDTH}.{LABEL_WIDTH}}", "dim"),
+        (area(tops, curve.ceiling, 1)[0], curve.role),
+        (f"{curve.latest:>11}", "text"),
+        ("  peak ", "dim"),
+        (f"{curve.peak:>11}", "text"),
+    )
+
+
+def draw_charts(
+    curves: list[Curve], span_ns: tuple[int, int], width: int, height: int
+) -> list[Line]:
+    """As many curves as charts of two rows or more as fit into ``height`` rows, heads included."""
+    count = max(min(len(curves), height // 3), 1)
+    rows = min(max(height // count - 1, 1), MAX_CHART_HEIGHT)
+    lines: list[Line] = []
+    for curve in pick(curves, count):
+        values: Line = (
+            ("now ", "dim"),
+            (curve.latest, "text"),
+            ("  peak ", "dim"),
+            (curve.peak, "text"),
+        )
+        lines.append(spread(((curve.label, "text"),), values, width))
+        tops = columns(curve.t_ns, curve.values, span_ns, width)
+        lines += [((row, curve.role),) for row in area(tops, curve.ceiling, rows)]
+    return lines[:height]
+
+
+def pick(curves: list[Curve], count: int) -> list[Curve]:
+    """``count`` of them: those that say most, in their order."""
+    ranked = sorted(curves, key=lambda curve: curve.rank)
+    chosen = {id(curve) for curve in ranked[:count]}
+    return [curve for curve in curves if id(curve) in chosen]

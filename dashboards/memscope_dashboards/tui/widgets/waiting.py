@@ -1,0 +1,28 @@
+"""What stands there before there is a recording."""
+
+from __future__ import annotations
+
+from memscope_dashboards.tui.feed import Snapshot
+from memscope_dashboards.tui.line import Line, paragraph
+from memscope_dashboards.tui.text import clean
+from memscope_dashboards.tui.widgets.lines import LinesWidget
+
+
+class Waiting(LinesWidget):
+    """Says what is missing and how to make it."""
+
+    DEFAULT_CSS = "Waiting { padding: 2 4; }"
+
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+        """See the class."""
+        if snapshot.summary is not None:
+            return []
+        problem = clean(snapshot.problem or "Nothing is read yet.", 400)
+        hint = "This view starts by itself as soon as a program records there, for example"
+        command = f"memscope decode 'The capital of France is' --keep 4 -o {snapshot.path}"
+        return [
+            *paragraph(problem, "strong", width),
+            (),
+            *paragraph(hint, "dim", width),
+            *paragraph(clean(command, 400), "text", width),
+        ]

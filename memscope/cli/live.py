@@ -1,0 +1,53 @@
+"""`memscope live`: follow a recording while it grows, in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from memscope.cli.needs import needing
+from memscope.cli.opening import add_warmup
+from memscope.errors import MemscopeError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    parser.add_argument(
+        "recording",
+        nargs="?",
+        metavar="RECORDING",
+        help="the file to follow; it need not exist yet",
+    )
+    add_warmup(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the live view until it is left."""
+    if args.recording is None:
+        raise MemscopeError(
+            "live needs the recording to follow.", "Name it: `memscope live RECORDING`."
+        )
+    path = Path(args.recording)
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        raise MemscopeError(
+            "live needs a terminal to draw in.", f"Use `memscope summary {path}` here."
+        )
+    with needing("dashboards", "textual"):
+        from memscope_dashboards.tui.app import follow
+
+    check_recording(path)
+    return follow(path, warmup_steps=args.warm_up)
+
+
+def check_recording(path: Path) -> None:
+    """Raises MemscopeError where something other than a recording lies at ``path`` already."""
+    from memscope.storage import Scanner
+
+    if not path.parent.is_dir():
+        raise MemscopeError(f"There is no folder {path.parent}.", "Check the path.")
+    try:
+        if path.exists():
+            Scanner(path).close()
+    except FileNotFoundError:
+        pass  # empty so far, or just removed
