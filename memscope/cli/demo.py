@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         raise
     write_report(recording, report)
     summary = read_summary(str(recording))
-    print(f"{PROMPT}{clean(decoded.text)}\n")
+    print(clean(PROMPT + decoded.text), end="\n\n")
     print("\n".join(["verdicts", *verdict_lines(summary.verdicts)]))
     print("\n".join(_where(recording, report)))
     return 0
