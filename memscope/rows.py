@@ -100,23 +100,23 @@ def make_row(kind: int, name: str | None, data: object, **fields: int) -> Row:
 
 
 def encode_rows(rows: Sequence[Row], start_ns: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows as one Arrow batch of ``schema``; times relative to ``start_ns``."""
+    """Rows as one Arrow batch of ``schema``; times relative to ``start_ns``, data as JSON."""
     columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+    data = columns[_DATA]
+    if data.count(None) < len(data):
+        columns[_DATA] = [
+            None if value is None else json.dumps(value, default=str) for value in data
+        ]
     arrays = [_encode(column, field.type) for column, field in zip(columns, schema, strict=True)]
     arrays[0] = pa.array(np.array(columns[0], dtype=np.int64) - start_ns)
     return pa.record_batch(arrays, schema=schema)
 
 
+_DATA = next(index for index, column in enumerate(events.COLUMNS) if column.name == "data")
+
+
 def _encode(column: Sequence[Any], type: pa.DataType) -> pa.Array:
     first = column[0]
-    is_text = pa.types.is_string(type)
-    is_encoded = is_text and not isinstance(first, str | None)
-    if not is_encoded and column.count(first) == len(column):  # most columns, cheaply
+    if column.count(first) == len(column):  # most columns, cheaply
         return pa.repeat(pa.scalar(first, type), len(column))
-    if is_text:
-        column = [None if text is None else _to_text(text) for text in column]
     return pa.array(column, type)
-
-
-def _to_text(data: object) -> str:
-    return data if isinstance(data, str) else json.dumps(data, default=str)

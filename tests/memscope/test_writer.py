@@ -217,3 +217,12 @@ def test_a_backlog_becomes_sums_and_is_counted(
     assert sum(row[2] for row in sums) == recorder.dropped_rows * 10
     assert len(whole) + recorder.dropped_rows == 200_000
     assert [row[3] for row in rows if row[0] == events.FACT] == ["kept"]
+
+
+@pytest.mark.parametrize("data", ["text", {"a": 1}, 2, 2.5, [1], True, {"path": Path("x")}])
+def test_data_is_read_back_as_it_was(tmp_path: Path, data: object) -> None:
+    with Recorder(tmp_path / "run.mscope") as recorder:
+        recorder.fact("key", data)
+    with Recording(tmp_path / "run.mscope") as recording:
+        expected = {"path": "x"} if data == {"path": Path("x")} else data
+        assert next(recording.batches()).data(0) == expected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,8 +45,7 @@ def make_batch(rows: Sequence[Event], sequence: int = 1) -> Batch:
 
 
 def _value(row: Event, column: str) -> Any:
-    value = row.get(column, -1 if column in _IDS else None)
-    return json.dumps(value) if column == "data" and value is not None else value
+    return row.get(column, -1 if column in _IDS else None)
 
 
 def fold(rows: Sequence[Event], *, warmup_steps: int | None = None, split: int = 0) -> Timeline:
