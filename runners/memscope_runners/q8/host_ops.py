@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch.nn import functional
@@ -38,7 +39,7 @@ class HostOps:
         rows = (config.heads, config.kv_heads, config.kv_heads)
         flat = [self.product(normed, weights[name]) for name in "qkv"]
         if fixed.qkv_bias is not None:
-            biases = fixed.qkv_bias.split([count * config.head_dim for count in rows])
+            biases = torch.split(fixed.qkv_bias, [count * config.head_dim for count in rows])
             flat = [part + bias for part, bias in zip(flat, biases, strict=True)]
         q, k, v = (
             part.view(tokens, count, config.head_dim).transpose(0, 1)
@@ -46,7 +47,8 @@ class HostOps:
         )  # (heads, tokens, head_dim)
         if fixed.qk_norms is not None:
             q, k = self.norm(q, fixed.qk_norms[0]), self.norm(k, fixed.qk_norms[1])
-        q, k = rotate(q, rope), rotate(k, rope)
+        rotated = rotate(torch.cat((q, k)), rope)
+        q, k = rotated[: config.heads], rotated[config.heads :]
         keys, values = kv.extend(layer, k, v)
         mixed = attend(q, keys, values)
         return x + self.product(mixed.transpose(0, 1).reshape(tokens, -1), weights["o"])
@@ -76,11 +78,23 @@ def attend(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.T
     `keys` and `values` are (kv_heads, past + tokens, head_dim); heads share them in groups.
     """
     tokens, total = q.shape[1], keys.shape[1]
-    if tokens == 1:
-        grouped = q.view(keys.shape[0], -1, q.shape[2])  # (kv_heads, group, head_dim)
-        scores = torch.matmul(grouped, keys.transpose(1, 2)) * q.shape[2] ** -0.5
-        return torch.matmul(scores.softmax(dim=-1), values).view(q.shape)
+    if tokens == 1:  # the heads of a group are queries on the same keys: (kv_heads, group, dim)
+        grouped = q.reshape(1, keys.shape[0], -1, q.shape[2])
+        with one_thread():
+            mixed = functional.scaled_dot_product_attention(grouped, keys[None], values[None])
+        return mixed.view(q.shape)
     mask = torch.ones(tokens, total, dtype=torch.bool).tril(total - tokens)
     return functional.scaled_dot_product_attention(
         q[None], keys[None], values[None], attn_mask=mask, enable_gqa=True
     )[0]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For work so small that waking OpenMP's threads, which then spin, costs more than it saves."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -19,7 +19,7 @@
 #define PREFETCH_BYTES 4096
 #define CHUNK_ROWS 32
 #define WORTH_SHARING (1 << 17) /* multiplications; below, waking a thread takes longer */
-#define SPINS 2000
+#define SPINS 200
 #define MAX_WORKERS 63
 #define UNROLL _Pragma("GCC unroll 4")
 #define INLINE static inline __attribute__((always_inline))
