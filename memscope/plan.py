@@ -7,7 +7,7 @@ from typing import Any
 
 from memscope.units import format_bytes
 
-POLICIES = ("off", "past", "symmetric", "pinned")
+POLICIES = ("off", "past", "symmetric", "lru", "pinned")
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", help="name, folder, .gguf or .q8.safetensors (default: SmolLM2-135M-Instruct)")
     add("--keep", type=int, metavar="N", help="layers that the residency window keeps")
     add("--policy", help=f"{', '.join(POLICIES)} (default: off, with --keep past)")
-    add("--allocator", default="pool", help="naive or pool (default: pool)")
+    add(
+        "--allocator",
+        default="pool",
+        help="naive, pool or static, on a GPU also async or torch (default: pool)",
+    )
     add("--unit", default="slab", help="slab or entry: what one upload carries (default: slab)")
     add("--prefetch", action=argparse.BooleanOptionalAction, default=True, help="upload ahead")
     add("--preload", action=argparse.BooleanOptionalAction, help="upload before the first step")
-    add("--device", default=None, help="host (default: the best device there is)")
+    add("--device", default=None, help="cuda, cuda:1 or host (default: the best there is)")
     add("--device-limit", metavar="SIZE", help="what may be used of the device, like 96MiB")
+    add("--host-keep", type=int, metavar="N", help="slabs that stay on the host (default: all)")
     add("--max-tokens", type=int, default=32, metavar="N", help="new tokens (default: 32)")
     add("--ignore-eos", action="store_true", help="go on after the model's end of text")
     add("--chat", action="store_true", help="apply the model's chat format to the prompt")
@@ -82,15 +87,18 @@ def decode_recorded(args: argparse.Namespace, path: Path) -> Decoded:
                 request,
                 recorder=recorder,
                 on_token=lambda _: bars.update("decoding", next(tokens), args.max_tokens),
+                progress=bars.update,
             )
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """The run's settings. Raises MemscopeError for a device or a size that makes no sense."""
+    from memscope_runners.memory.choice import choose_device
     from memscope_runners.settings import Settings
 
-    if args.device not in (None, "host"):
-        raise MemscopeError(f"There is no device {args.device!r} here.", "Use --device host.")
+    device = choose_device(args.device)
+    if args.device is None:
+        print(f"memscope: {device.reason}", file=sys.stderr)
     limit = None if args.device_limit is None else parse_bytes(args.device_limit)
     return Settings(
         policy=args.policy or ("off" if args.keep is None else "past"),
@@ -100,6 +108,8 @@ def settings_of(args: argparse.Namespace) -> Settings:
         prefetch=args.prefetch,
         preload=args.preload,
         device_limit_bytes=limit,
+        device=device.name,
+        host_keep=args.host_keep,
     )
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from memscope.errors import MemscopeError
 from memscope_runners.decoder import Decoded, Decoder
-from memscope_runners.memory.allocators import make_allocator
-from memscope_runners.memory.device import HostDevice
+from memscope_runners.memory.allocators import check_allocator
+from memscope_runners.memory.choice import kind_of
 from memscope_runners.memory.parts import split_layout
 from memscope_runners.memory.policies import make_policy
+from memscope_runners.q8.progress import Progress, unseen
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 
@@ -62,14 +63,15 @@ def decode(
     *,
     recorder: Recorder | None = None,
     on_token: Callable[[int], None] | None = None,
+    progress: Progress = unseen,
 ) -> Decoded:
     """Continues the prompt greedily on a fresh device and releases it again.
 
-    Raises OutOfMemory where the device limit is too small.
+    `progress` hears of "pinning slabs". Raises OutOfMemory where the device limit is too small.
     """
     checkpoint, settings = request.checkpoint, request.settings
     tokens = len(request.prompt_ids) + request.max_tokens
-    decoder = Decoder(checkpoint, settings, tokens, recorder)
+    decoder = Decoder(checkpoint, settings, tokens, recorder, progress)
     try:
         decoded = decoder.generate(
             request.prompt_ids,
@@ -86,7 +88,11 @@ def decode(
 def _check_settings(settings: Settings, checkpoint: CheckpointSource) -> None:
     make_policy(settings.policy, checkpoint.config.layers, settings.keep)
     split_layout(checkpoint.layer_layout, settings.unit)
-    make_allocator(settings.allocator, HostDevice())
+    check_allocator(settings.allocator, kind_of(settings.device))
     limit = settings.device_limit_bytes
     if limit is not None and limit <= 0:
         raise MemscopeError("A device limit of nothing holds no model.", "Give one like 96MiB.")
+    if settings.host_keep is not None and settings.host_keep < 1:
+        raise MemscopeError(
+            f"--host-keep {settings.host_keep} leaves nothing to copy from.", "Give at least 1."
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +15,23 @@ import torch
 from memscope import events
 from memscope.errors import OutOfMemory
 from memscope.plan import Needs, Plan, Window, advice
-from memscope_runners.memory.allocators import make_allocator
-from memscope_runners.memory.device import Buffer, Device, DeviceOutOfMemory, HostDevice
+from memscope.units import parse_bytes
+from memscope_runners.memory.allocators import Allocator, check_allocator, make_allocator
+from memscope_runners.memory.choice import kind_of, make_device
+from memscope_runners.memory.cuda_device import CudaDevice
+from memscope_runners.memory.device import Buffer, Device, DeviceOutOfMemory
 from memscope_runners.memory.driver import Driver
+from memscope_runners.memory.host_slabs import HostSlabs, open_host_slabs
+from memscope_runners.memory.parts import Part, planned_buffers, split_layout
 from memscope_runners.memory.policies import make_policy
 from memscope_runners.memory.residency import Residency
+from memscope_runners.memory.static_pool import Planned
+from memscope_runners.q8.config import ModelConfig
+from memscope_runners.q8.host_ops import HostOps
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.model import Model
+from memscope_runners.q8.ops import Ops
+from memscope_runners.q8.progress import Progress, unseen
 from memscope_runners.q8.sampler import greedy
 from memscope_runners.q8.slab import SlabLayout
 from memscope_runners.q8.weights import CheckpointSource
@@ -31,15 +42,21 @@ if TYPE_CHECKING:
     from memscope.writer import Recorder
 
 ALIGNMENT = 256
+CUDA_HEADROOM_BYTES = 64 << 20  # activations and libraries' workspaces, in torch's allocator
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step's token, the CRC-32 of its float32 logits, and its duration."""
+    """One step's token, its float32 logits (vocab,) on the device, and its duration."""
 
     token: int
-    logits_crc: int
+    logits: torch.Tensor
     duration_ns: int
+
+    @property
+    def logits_crc(self) -> int:
+        """The CRC-32 of the logits' bytes."""
+        return zlib.crc32(self.logits.cpu().numpy().tobytes())
 
 
 @dataclass(slots=True)
@@ -78,31 +95,46 @@ class Decoder:
         settings: Settings,
         tokens: int,
         recorder: Recorder | None = None,
+        progress: Progress = unseen,
     ) -> None:
         """Raises MemscopeError for settings that make no sense, OutOfMemory where nothing fits."""
         config = checkpoint.config
         policy = make_policy(settings.policy, config.layers, settings.keep)
+        check_allocator(settings.allocator, kind_of(settings.device))
         self._checkpoint, self._settings, self._recorder = checkpoint, settings, recorder
-        self.device = HostDevice(limit_bytes=settings.device_limit_bytes)
-        self._allocator = make_allocator(settings.allocator, self.device, recorder)
+        limit, is_timing = settings.device_limit_bytes, recorder is not None
+        self.device = make_device(settings.device, limit, is_timing=is_timing)
         self.plan = plan_decode(checkpoint, settings, self.device, tokens)
         self._buffers: list[tuple[Driver, Buffer]] = []
+        self._allocator: Allocator | None = None
+        self._host: HostSlabs | None = None
         self._residency: Residency | None = None
         if recorder is not None:
             record_facts(recorder, checkpoint, settings, self.device, self.plan)
         try:
             with self._reporting_oom(-1):
-                memory = self._take("fixed", fixed_bytes(checkpoint.fixed))
+                fixed = place_fixed(
+                    checkpoint.fixed, self._take("fixed", fixed_bytes(checkpoint.fixed))
+                )
                 self._kv = KvCache(self._take("kv", self.plan.needs.kv_bytes), config, tokens)
-        except OutOfMemory:
+                self._allocator = make_allocator(
+                    settings.allocator, self.device, recorder, self._planned_buffers()
+                )
+            self._host = open_host_slabs(
+                checkpoint,
+                self.device,
+                keep=settings.host_keep,
+                is_streaming=settings.policy != "off",
+                recorder=recorder,
+                progress=progress,
+            )
+        except BaseException:
             self.close()
             raise
-        fixed = place_fixed(checkpoint.fixed, memory)
-        source = PlacedSource(
-            checkpoint.layer_layout, checkpoint.head_layout, fixed, checkpoint.slab
-        )
+        if recorder is not None:
+            recorder.fact("host", self._host.facts())
         self._residency = Residency(
-            source,
+            PlacedSource(checkpoint.layer_layout, checkpoint.head_layout, fixed, self._host.slab),
             self.device,
             self._allocator,
             policy,
@@ -111,7 +143,7 @@ class Decoder:
             poison=settings.poison,
             recorder=recorder,
         )
-        self._model = Model(config, fixed, self._residency)
+        self._model = Model(config, fixed, self._residency, make_ops(config, self.device))
 
     def generate(
         self,
@@ -146,14 +178,17 @@ class Decoder:
 
     def close(self) -> None:
         """Releases everything that the device handed out."""
-        if self._residency is not None:
-            self._residency.close()
-        else:
-            self._allocator.close()
-        for driver, buffer in self._buffers:
-            driver.free(buffer)
-        self._buffers.clear()
-        self.device.close()
+        with contextlib.ExitStack() as stack:  # the last first, and each whatever the others raise
+            stack.callback(self.device.close)
+            if self._host is not None:
+                stack.callback(self._host.close)
+            for driver, buffer in reversed(self._buffers):
+                stack.callback(driver.free, buffer)
+            self._buffers.clear()
+            if self._residency is not None:
+                stack.callback(self._residency.close)
+            elif self._allocator is not None:
+                stack.callback(self._allocator.close)
 
     def run_step(self, step: int, inputs: Sequence[int]) -> Step:
         """One sweep over the layers, continuing with `inputs`. Raises OutOfMemory."""
@@ -167,7 +202,7 @@ class Decoder:
         if self._recorder is not None:
             self._recorder.sample("kv.used_bytes", bytes=self._kv.used_bytes, step=step)
             self._recorder.emit(events.STEP, step, duration_ns=duration_ns)
-        return Step(token, zlib.crc32(logits.numpy().tobytes()), duration_ns)
+        return Step(token, logits, duration_ns)
 
     def _take(self, owner: str, size: int) -> torch.Tensor:
         driver = Driver(self.device, owner, self._recorder)
@@ -175,15 +210,29 @@ class Decoder:
         self._buffers.append((driver, buffer))
         return self.device.tensor(buffer)
 
+    def _planned_buffers(self) -> tuple[Planned, ...]:
+        """For the `static` allocator: what the window holds at its peak."""
+        checkpoint = self._checkpoint
+        parts = split_layout(checkpoint.layer_layout, self._settings.unit)
+        head = Part.of_entry(checkpoint.head_layout.entry("lm_head"))
+        return planned_buffers(parts, self.plan.peak_layers, head)
+
     @contextlib.contextmanager
     def _reporting_oom(self, step: int) -> Iterator[None]:
         try:
             yield
         except DeviceOutOfMemory as error:
-            if self._recorder is not None:
-                self._recorder.emit(events.OOM, step, bytes=error.requested, data=error.figures())
-            message = f"Out of memory on {self.device.name}: {error}."
-            raise OutOfMemory(message, advice(self.plan)) from None
+            raise self._report_oom(error, step) from None
+        except torch.OutOfMemoryError as error:
+            assert isinstance(self.device, CudaDevice)
+            requested = requested_bytes(error)
+            raise self._report_oom(self.device.out_of_memory(requested), step) from None
+
+    def _report_oom(self, error: DeviceOutOfMemory, step: int) -> OutOfMemory:
+        if self._recorder is not None:
+            self._recorder.emit(events.OOM, step, bytes=error.requested, data=error.figures())
+        message = f"Out of memory on {self.device.name}: {error}."
+        return OutOfMemory(message, advice(self.plan))
 
 
 def plan_decode(
@@ -195,9 +244,25 @@ def plan_decode(
         head_bytes=checkpoint.head_layout.bytes,
         kv_bytes=KvCache.bytes_for(checkpoint.config, tokens),
         fixed_bytes=fixed_bytes(checkpoint.fixed),
+        headroom_bytes=CUDA_HEADROOM_BYTES if device.kind == "cuda" else 0,
     )
     window = Window(settings.policy, settings.keep, settings.prefetch)
     return Plan(needs, window, device.limit_bytes)
+
+
+def make_ops(config: ModelConfig, device: Device) -> Ops:
+    """What computes a layer there; the kernels of a GPU are loaded for one only."""
+    if device.kind == "host":
+        return HostOps(config)
+    from memscope_runners.q8.cuda_ops import CudaOps
+
+    return CudaOps(config)
+
+
+def requested_bytes(error: torch.OutOfMemoryError) -> int:
+    """What torch says that it tried to allocate; 0 where it does not."""
+    match = re.search(r"Tried to allocate ([\d.]+ [KMGT]?i?B)", str(error))
+    return 0 if match is None else parse_bytes(match[1])
 
 
 def place_fixed(fixed: Mapping[str, torch.Tensor], memory: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import platform
 from typing import TYPE_CHECKING
@@ -30,12 +31,12 @@ def record_facts(
     """Everything known before the first step."""
     recorder.fact("run.kind", "q8-decode")
     recorder.fact("run.warmup_steps", WARMUP_STEPS)
-    recorder.fact("versions", _versions())
+    recorder.fact("versions", _versions(device))
     recorder.fact("device.0", _device(device))
     recorder.fact("model", _model(checkpoint, plan))
     recorder.fact("policy", settings.facts())
     recorder.fact("plan", plan.facts())
-    recorder.fact("product", {"name": product_name(), "threads": torch.get_num_threads()})
+    recorder.fact("product", _product(device))
 
 
 def _device(device: Device) -> dict[str, object]:
@@ -58,9 +59,21 @@ def _model(checkpoint: CheckpointSource, plan: Plan) -> dict[str, object]:
     }
 
 
-def _versions() -> dict[str, str]:
-    return {
+def _product(device: Device) -> dict[str, object]:
+    if device.kind == "cuda":
+        return {"name": "triton"}
+    return {"name": product_name(), "threads": torch.get_num_threads()}
+
+
+def _versions(device: Device) -> dict[str, str | None]:
+    versions: dict[str, str | None] = {
         "memscope": importlib.metadata.version("memscope-torch"),
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
+    if device.kind == "cuda":
+        versions["cuda"] = torch.version.cuda
+        for package in ("cuda-bindings", "triton"):
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                versions[package] = importlib.metadata.version(package)
+    return versions

@@ -17,6 +17,8 @@ class Settings:
     preload: bool | None = None  # None: where the policy keeps everything
     device_limit_bytes: int | None = None
     poison: bool = False
+    device: str = "host"  # or "cuda:0"
+    host_keep: int | None = None  # slabs on the host; None: all, pinned where that is possible
 
     @property
     def is_preloading(self) -> bool:
@@ -25,5 +27,5 @@ class Settings:
 
     def facts(self) -> dict[str, object]:
         """The `policy` fact of a recording."""
-        names = ("policy", "keep", "allocator", "unit", "prefetch")
+        names = ("policy", "keep", "allocator", "unit", "prefetch", "host_keep")
         return {name: getattr(self, name) for name in names} | {"preload": self.is_preloading}

@@ -40,7 +40,7 @@ def real() -> CheckpointSource:
 
 def windows(layers: int) -> Iterator[tuple[str, int | None]]:
     yield "off", None
-    for policy in ("past", "symmetric", "pinned"):
+    for policy in ("past", "symmetric", "lru", "pinned"):
         for keep in range(1, layers + 1):
             yield policy, keep
 
@@ -95,6 +95,7 @@ def test_the_table_of_policies(
         "off": (0, layers, layers),
         "past": (layers - k, k, min(2 * k, layers)),
         "symmetric": (layers - max(k - layers + 2, 0), k, k),
+        "lru": (layers if k < layers else 0, k, k),
         "pinned": ((layers - k + 2 if k > 2 else layers) if k < layers else 0, k, k),
     }[policy]
     assert value(summary, "residency.uploads_per_step") == uploads

@@ -81,10 +81,10 @@ class CudaDevice:
         try:
             memory = self._runtime.empty(bytes, self._copies)
         except torch.OutOfMemoryError:
-            raise self._out_of_memory(bytes, self._runtime.free_bytes()) from None
+            raise self.out_of_memory(bytes, self._runtime.free_bytes()) from None
         if self._is_limited and self._taken_now() > self.limit_bytes:
             del memory
-            raise self._out_of_memory(bytes)
+            raise self.out_of_memory(bytes)
         return Buffer(bytes, owner, memory.data_ptr(), memory, call="malloc_torch")
 
     def free(self, buffer: Buffer) -> None:
@@ -154,6 +154,23 @@ class CudaDevice:
         event.record(self._copies)
         return CudaMark(event)
 
+    def measure_link(self, buffer: Buffer, sources: Sequence[torch.Tensor]) -> float:
+        """Bytes a second of copies into the buffer, one behind the other, each of its size.
+
+        Waits for them; they are not among `copied_bytes`.
+        """
+        stream, sizes = self._copies, [source.nbytes for source in sources]
+        start, end = (self._runtime.new_event(is_timed=True) for _ in range(2))
+        if buffer.last_use is not None:
+            stream.wait_event(buffer.last_use)
+        start.record(stream)
+        for source in sources:
+            _check_copy(buffer, source)
+            self._runtime.copy(buffer.address, source.data_ptr(), buffer.bytes, stream)
+        end.record(stream)
+        end.synchronize()
+        return sum(sizes) / start.elapsed_time(end) * 1e3  # of ms
+
     def pin(self, memory: torch.Tensor) -> None:
         """Page-locks host memory where it lies, from any thread. Raises CudaFailed."""
         self._runtime.register(memory.data_ptr(), memory.nbytes)
@@ -182,9 +199,22 @@ class CudaDevice:
         if recorder is not None:
             for name in ("reserved_bytes", "peak_reserved_bytes", "allocated_bytes"):
                 recorder.sample(f"torch.{name}", bytes=counters[name], step=step)
-        excess = self.allocated_bytes + self._reserved_bytes - self.limit_bytes
-        if excess > 0:
-            raise self._out_of_memory(excess)
+        if self._excess_bytes > 0 and self._is_limited:
+            self.reclaim()
+            if self._excess_bytes > 0:
+                raise self.out_of_memory(self._excess_bytes)
+
+    def out_of_memory(self, requested: int, free: int | None = None) -> DeviceOutOfMemory:
+        """The error with its figures. `free` as the driver says it; without, by the limit."""
+        reserved = self.allocated_bytes + self._read_reserved()
+        return DeviceOutOfMemory(
+            requested,
+            allocated=self.allocated_bytes,
+            reserved=reserved,
+            limit=self.limit_bytes,
+            total=self.total_bytes,
+            free=free,
+        )
 
     def close(self) -> None:
         """Waits for the copies, and gives back what the stream-ordered pool keeps."""
@@ -194,6 +224,10 @@ class CudaDevice:
     @property
     def _is_limited(self) -> bool:
         return self.limit_bytes < self.total_bytes
+
+    @property
+    def _excess_bytes(self) -> int:
+        return self.allocated_bytes + self._reserved_bytes - self.limit_bytes
 
     def _mark(self, stream: Stream) -> Event:
         event = self._runtime.new_event(is_timed=self._is_timing)
@@ -206,7 +240,7 @@ class CudaDevice:
         if self.allocated_bytes + self._reserved_bytes + bytes <= self.limit_bytes:
             return
         if self._is_limited and self._taken_now() + bytes > self.limit_bytes:
-            raise self._out_of_memory(bytes)
+            raise self.out_of_memory(bytes)
 
     def _taken_now(self) -> int:
         return self.allocated_bytes + self._read_reserved()
@@ -221,25 +255,13 @@ class CudaDevice:
         except CudaFailed as error:
             if not error.is_out_of_memory:
                 raise
-            raise self._out_of_memory(bytes, self._runtime.free_bytes()) from None
+            raise self.out_of_memory(bytes, self._runtime.free_bytes()) from None
 
     def _hand_out(self, address: int, bytes: int, owner: str, call: str) -> Buffer:
         self.malloc_count += 1
         self.allocated_bytes += bytes
         self.peak_bytes = max(self.peak_bytes, self.allocated_bytes)
         return Buffer(bytes, owner, address, self._runtime.view(address, bytes), call=call)
-
-    def _out_of_memory(self, requested: int, free: int | None = None) -> DeviceOutOfMemory:
-        """`free` as the driver says it; without, what the limit leaves."""
-        reserved = self.allocated_bytes + self._read_reserved()
-        return DeviceOutOfMemory(
-            requested,
-            allocated=self.allocated_bytes,
-            reserved=reserved,
-            limit=self.limit_bytes,
-            total=self.total_bytes,
-            free=free,
-        )
 
 
 def _check_copy(buffer: Buffer, source: torch.Tensor) -> None:

@@ -204,7 +204,7 @@ class RawMemory:
 def find_index(name: str) -> int:
     """The device's number; MemscopeError where there is none."""
     kind, _, number = name.partition(":")
-    if kind != "cuda" or not (number.isdecimal() or number == "" and ":" not in name):
+    if kind != "cuda" or not (number.isdecimal() or (number == "" and ":" not in name)):
         raise MemscopeError(f"There is no device {name!r}.", "Use cuda, cuda:1 or host.")
     if torch.version.cuda is None:
         raise MemscopeError(

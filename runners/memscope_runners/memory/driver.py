@@ -16,10 +16,18 @@ if TYPE_CHECKING:
 class Driver:
     """malloc and free on `device` for `owner` ("weight_pool", "kv", "fixed")."""
 
-    def __init__(self, device: Device, owner: str, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self,
+        device: Device,
+        owner: str,
+        recorder: Recorder | None = None,
+        malloc: Callable[[int, str], Buffer] | None = None,
+    ) -> None:
+        """`malloc` (bytes, owner) is the device's call, or another one that it has."""
         self.device = device
         self.owner = owner
         self.recorder = recorder
+        self._device_malloc = malloc or device.malloc
 
     def malloc(
         self,
@@ -52,7 +60,7 @@ class Driver:
 
     def _malloc(self, bytes: int, step: int, layer: int) -> Buffer:
         started_ns = perf_counter_ns()
-        buffer = self.device.malloc(bytes, self.owner)
+        buffer = self._device_malloc(bytes, self.owner)
         self._emit(events.DEVICE_MALLOC, buffer, step, layer, started_ns)
         return buffer
 

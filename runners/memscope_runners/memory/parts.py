@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from memscope.errors import MemscopeError
+from memscope_runners.memory.static_pool import Planned
 from memscope_runners.q8.slab import Entry, Q8Weight, SlabLayout
 
 UNITS = ("slab", "entry")
@@ -40,6 +41,14 @@ class Part:
             entry.weight(memory[entry.start - self.start : entry.end - self.start])
             for entry in self.entries
         ]
+
+
+def planned_buffers(layer_parts: tuple[Part, ...], layers: int, head: Part) -> tuple[Planned, ...]:
+    """What `layers` layers at once and lm_head need."""
+    return (
+        *(Planned(part.geometry, part.bytes, layers) for part in layer_parts),
+        Planned(head.geometry, head.bytes, 1),
+    )
 
 
 def split_layout(layout: SlabLayout, unit: str) -> tuple[Part, ...]:

@@ -83,6 +83,16 @@ class Symmetric(Sweep):
         return range(min(self.keep, 2))
 
 
+class Lru(Sweep):
+    """Keeps the last `keep` used: in a sweep the order of use is that of upload."""
+
+    name = "lru"
+
+    def evicted(self, layer: int, resident: Collection[int]) -> Sequence[int]:
+        others = [other for other in resident if other != layer]
+        return others[: max(len(others) - self.keep + 1, 0)]
+
+
 class Pinned:
     """keep − r layers stay for good, evenly spaced; the rest streams through a ring of r slabs.
 
@@ -126,6 +136,7 @@ class Pinned:
 WINDOWS: dict[str, Callable[[int, int], WindowPolicy]] = {
     "past": Past,
     "symmetric": Symmetric,
+    "lru": Lru,
     "pinned": Pinned,
 }
 

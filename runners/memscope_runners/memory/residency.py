@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from time import perf_counter_ns
 from typing import TYPE_CHECKING, Protocol
 
 import torch

@@ -14,7 +14,7 @@ LARGE = [("off", 30, None), *((p, *window) for p in plan.POLICIES[1:] for window
 
 each_window = pytest.mark.parametrize(("policy", "layers", "keep"), SMALL + LARGE)
 each_unit = pytest.mark.parametrize("unit", ["slab", "entry"])
-each_allocator = pytest.mark.parametrize("allocator", ["pool", "naive"])
+each_allocator = pytest.mark.parametrize("allocator", ["pool", "naive", "static"])
 each_prefetch = pytest.mark.parametrize("prefetch", [False, True], ids=["in time", "ahead"])
 
 
@@ -26,6 +26,7 @@ def uploads_a_step(policy: str, layers: int, keep: int | None) -> int:
     return {
         "past": layers - keep,
         "symmetric": layers - (keep == layers - 1),
+        "lru": layers,
         "pinned": layers if keep <= 2 else layers - keep + 2,
     }[policy]
 
@@ -73,7 +74,7 @@ def test_past_entries_at_step_end_and_peak(layers, keep, unit, prefetch):
 
 
 @pytest.mark.parametrize(("layers", "keep"), EVERY_KEEP + KEEPS_OF_30)
-@pytest.mark.parametrize("policy", ["symmetric", "pinned"])
+@pytest.mark.parametrize("policy", ["symmetric", "lru", "pinned"])
 def test_bounded_windows_never_hold_more_than_keep(policy, layers, keep):
     occupancy = Occupancy.of(Window(layers, policy, keep).run().recorder)
     assert occupancy.peak == ENTRIES * keep + 1
@@ -103,11 +104,26 @@ def test_naive_makes_two_driver_calls_a_buffer_moved(keep, unit, prefetch):
     window.close()
 
 
-@pytest.mark.parametrize("policy", ["past", "symmetric"])
+@pytest.mark.parametrize("policy", ["past", "symmetric", "lru"])
 def test_prefetch_adds_only_the_bytes_in_flight(policy):
     in_time, ahead = (Window(30, policy, 4, prefetch=prefetch).run() for prefetch in (False, True))
     assert Occupancy.of(ahead.recorder).peak == Occupancy.of(in_time.recorder).peak
     assert ahead.device.peak_bytes - in_time.device.peak_bytes == LAYER_LAYOUT.bytes
+
+
+@each_unit
+@each_prefetch
+@pytest.mark.parametrize("policy", plan.POLICIES)
+def test_static_makes_its_driver_calls_before_the_first_step(policy, unit, prefetch):
+    keep = None if policy == "off" else 4
+    window = Window(6, policy, keep, "static", unit, prefetch)
+    allocated = window.device.allocated_bytes
+    window.run(4, close=False)
+    assert [window.driver_calls(step) for step in range(4)] == [0] * 4
+    assert window.device.allocated_bytes == window.device.peak_bytes == allocated
+    assert window.recorder.count(events.POOL_MISS) == 0
+    window.close()
+    assert window.device.allocated_bytes == 0
 
 
 def test_symmetric_overflows_the_pool_by_entry():

@@ -131,7 +131,14 @@ def test_pinned_layers_are_spaced_evenly(keep):
 
 @pytest.mark.parametrize(
     ("policy", "keep", "loaded"),
-    [("off", None, 6), ("past", 4, 4), ("symmetric", 4, 2), ("pinned", 4, 4), ("pinned", 1, 1)],
+    [
+        ("off", None, 6),
+        ("past", 4, 4),
+        ("symmetric", 4, 2),
+        ("lru", 4, 4),
+        ("pinned", 4, 4),
+        ("pinned", 1, 1),
+    ],
 )
 @pytest.mark.parametrize("prefetch", [False, True])
 def test_preload_uploads_nothing_that_the_window_evicts_unused(policy, keep, loaded, prefetch):

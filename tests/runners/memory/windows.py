@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from memscope import events
+from memscope import events, plan
 from memscope_runners.memory.allocators import Allocator, make_allocator
 from memscope_runners.memory.device import HostDevice
+from memscope_runners.memory.parts import Part, planned_buffers, split_layout
 from memscope_runners.memory.policies import make_policy
 from memscope_runners.memory.residency import Residency
 from memscope_runners.q8.slab import Q8Weight, SlabLayout
@@ -51,6 +52,10 @@ class RandomSlabs:
         return self.slabs[layer]
 
 
+def host_device(limit_bytes: int | None) -> HostDevice:
+    return HostDevice(limit_bytes=limit_bytes)
+
+
 @dataclass
 class Window:
     """One residency window with its device and its rows; poison is always on."""
@@ -62,17 +67,21 @@ class Window:
     unit: str = "slab"
     prefetch: bool = False
     limit_bytes: int | None = None
+    make_device: Callable[[int | None], Any] = host_device
     recorder: ListRecorder = field(default_factory=ListRecorder)
     source: RandomSlabs = field(init=False)
-    device: HostDevice = field(init=False)
+    device: Any = field(init=False)
     allocator: Allocator = field(init=False)
     residency: Residency = field(init=False)
 
     def __post_init__(self) -> None:
         recorder: Any = self.recorder
         self.source = RandomSlabs(self.layers)
-        self.device = HostDevice(limit_bytes=self.limit_bytes)
-        self.allocator = make_allocator(self.allocator_name, self.device, recorder)
+        self.device = self.make_device(self.limit_bytes)
+        held = plan.peak_layers(plan.Window(self.policy, self.keep, self.prefetch), self.layers)
+        head = Part.of_entry(HEAD_LAYOUT.entry("lm_head"))
+        planned = planned_buffers(split_layout(LAYER_LAYOUT, self.unit), held, head)
+        self.allocator = make_allocator(self.allocator_name, self.device, recorder, planned)
         self.residency = Residency(
             self.source,
             self.device,

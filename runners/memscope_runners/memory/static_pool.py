@@ -1,0 +1,70 @@
+"""Buffers that are all there before the first layer, and none after."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from memscope import events
+from memscope_runners.memory.device import Buffer
+from memscope_runners.memory.driver import Driver
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """So many buffers of one geometry."""
+
+    geometry: str
+    bytes: int
+    count: int
+
+
+class StaticPool:
+    """The planned buffers and no other; each taking is a hit. Raises DeviceOutOfMemory."""
+
+    name = "static"
+
+    def __init__(self, driver: Driver, planned: Iterable[Planned]) -> None:
+        self.idle_bytes = 0
+        self._driver = driver
+        self._recorder = driver.recorder
+        self._idle: dict[str, deque[Buffer]] = {}
+        try:
+            for plan in planned:
+                self._allocate(plan)
+        except BaseException:
+            self.close()
+            raise
+
+    def take(self, geometry: str, bytes: int, step: int, layer: int) -> Buffer:
+        """The buffer of that geometry that has been idle for longest."""
+        idle = self._idle.get(geometry)
+        assert idle, f"no {geometry} is left of those planned"
+        self.idle_bytes -= bytes
+        self._emit(events.POOL_HIT, geometry, bytes, step, layer)
+        return idle.popleft()
+
+    def give_back(self, buffer: Buffer, geometry: str, step: int, layer: int) -> None:
+        """Keeps the buffer for reuse."""
+        self._idle[geometry].append(buffer)
+        self.idle_bytes += buffer.bytes
+        self._emit(events.POOL_RETURN, geometry, buffer.bytes, step, layer)
+
+    def close(self) -> None:
+        """Frees every idle buffer."""
+        for buffers in self._idle.values():
+            for buffer in buffers:
+                self._driver.free(buffer)
+        self._idle.clear()
+        self.idle_bytes = 0
+
+    def _allocate(self, plan: Planned) -> None:
+        idle = self._idle.setdefault(plan.geometry, deque())
+        for _ in range(plan.count):
+            idle.append(self._driver.malloc(plan.bytes))
+            self.idle_bytes += plan.bytes
+
+    def _emit(self, kind: int, geometry: str, bytes: int, step: int, layer: int) -> None:
+        if self._recorder is not None:
+            self._recorder.emit(kind, step, layer, name=geometry, bytes=bytes)
