@@ -1,0 +1,28 @@
+"""pytest within pytest, with this plugin and as few others as a test needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+# Loaded before pytest runs within pytest, which forgets what it imported itself.
+import memscope.analysis.figures
+import memscope.analysis.limits
+import memscope.analysis.timeline
+import memscope.recording
+import memscope.writer  # noqa: F401
+
+
+@pytest.fixture(autouse=True)
+def only_this_plugin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MEMSCOPE_DIR", str(tmp_path))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "memscope.pytest_plugin.plugin")
+
+
+@pytest.fixture
+def installed_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is installed instead, by its entry points."""
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    monkeypatch.delenv("PYTEST_PLUGINS")

@@ -1,0 +1,28 @@
+"""What tests within tests run: a decoder that only says what a window would have done."""
+
+from __future__ import annotations
+
+PROGRAM = '''
+import memscope
+import pytest
+from memscope import events
+
+STEPS = 4
+
+
+def decode(uploads=4, calls=0):
+    """STEPS steps of 8 layers, ``uploads`` of them uploaded and ``calls`` driver calls in each."""
+    recorder = memscope.active_recorder()
+    recorder.fact("model", {"layers": 8})
+    recorder.emit(events.DEVICE_MALLOC, bytes=800, name="weight_pool")
+    for step in range(STEPS):
+        for layer in range(8):
+            if layer < uploads:
+                recorder.emit(events.UPLOAD, step, layer, "slab", 100, value=7)
+            recorder.emit(events.LAYER, step, layer, duration_ns=10)
+            if layer < uploads:
+                recorder.emit(events.EVICT, step, layer, None, 100, value=7)
+        for _ in range(calls):
+            recorder.emit(events.DEVICE_MALLOC, step, bytes=1, name="weight_pool")
+        recorder.emit(events.STEP, step, duration_ns=1000)
+'''
