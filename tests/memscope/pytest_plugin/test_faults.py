@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_idle_plugin_imports_only_pytest(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess("-p", "no:asyncio").assert_outcomes(passed=1)
 
 
-def test_interrupt_ends_run_and_recording(pytester: pytest.Pytester) -> None:
+def test_interrupt_ends_run_and_recording(pytester: pytest.Pytester, tmp_path: Path) -> None:
     pytester.makepyfile(
         "import pytest\n"
         "@pytest.mark.memscope('driver.calls_per_step == 0')\n"
@@ -89,7 +90,7 @@ def test_interrupt_ends_run_and_recording(pytester: pytest.Pytester) -> None:
     )
     result = pytester.runpytest_subprocess()
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    (path,) = pytester.path.rglob("*.mscope")
+    (path,) = tmp_path.rglob("*.mscope")
     with open_recording(path) as recording:
         assert str(recording.state).startswith("complete")
 
