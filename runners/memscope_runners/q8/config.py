@@ -29,6 +29,8 @@ class ModelConfig:
     norm_epsilon: float
     is_tied: bool
     eos_token_ids: tuple[int, ...]
+    has_qk_norms: bool = False
+    has_qkv_bias: bool = False
 
     def __post_init__(self) -> None:
         for field in ("layers", "hidden", "intermediate", "heads", "kv_heads", "head_dim"):
@@ -75,6 +77,12 @@ class ModelConfig:
         for layer in range(self.layers):
             shapes[f"layers.{layer}.attention_norm"] = (self.hidden,)
             shapes[f"layers.{layer}.mlp_norm"] = (self.hidden,)
+            if self.has_qk_norms:
+                shapes[f"layers.{layer}.q_norm"] = (self.head_dim,)
+                shapes[f"layers.{layer}.k_norm"] = (self.head_dim,)
+            if self.has_qkv_bias:
+                rows = (self.heads + 2 * self.kv_heads) * self.head_dim
+                shapes[f"layers.{layer}.qkv_bias"] = (rows,)
         if not self.is_tied:
             shapes["embedding"] = (self.vocab, self.hidden)
         return shapes
@@ -98,7 +106,8 @@ class ModelConfig:
         try:
             values = json.loads(text)
             values["eos_token_ids"] = tuple(int(token) for token in values["eos_token_ids"])
-            return cls(**{field.name: values[field.name] for field in fields(cls)})
+            known = {field.name for field in fields(cls)}
+            return cls(**{name: value for name, value in values.items() if name in known})
         except (KeyError, TypeError, ValueError) as error:
             raise MemscopeError(
                 f"The checkpoint's config is malformed ({error!r}).", "Quantize the model again."

@@ -14,6 +14,7 @@ from memscope_runners.q8.checkpoint_writer import write_checkpoint
 from memscope_runners.q8.floats import FloatModel
 from memscope_runners.q8.gguf import GgufModel
 from memscope_runners.q8.huggingface import HuggingFaceModel, identity_files
+from memscope_runners.q8.presets import GEOMETRIES, random_checkpoint
 from memscope_runners.q8.progress import Progress, unseen
 from memscope_runners.q8.synthetic import PRESETS, SyntheticModel
 from memscope_runners.q8.weights import CheckpointSource
@@ -31,6 +32,8 @@ def open_model(name: str | None = None, progress: Progress = unseen) -> Checkpoi
     """
     if name is None or name == DEFAULT_MODEL:
         return _default_model(progress)
+    if name in GEOMETRIES:
+        return random_checkpoint(GEOMETRIES[name], progress)
     if name.startswith("synthetic:"):
         return quantized(SyntheticModel.named(name))
     path = Path(name)
@@ -42,7 +45,7 @@ def open_model(name: str | None = None, progress: Progress = unseen) -> Checkpoi
         return open_checkpoint(path)
     raise MemscopeError(
         f"There is no model {name}.",
-        f"Name a file, a folder, {DEFAULT_MODEL}, or one of {', '.join(PRESETS)}.",
+        f"Name a file, a folder, {DEFAULT_MODEL}, or one of {', '.join([*PRESETS, *GEOMETRIES])}.",
     )
 
 

@@ -41,7 +41,11 @@ TINY = ModelConfig(
 )
 PRESETS: Mapping[str, ModelConfig] = {
     config.name: config
-    for config in (TINY, replace(TINY, name="synthetic:tiny-untied", is_tied=False))
+    for config in (
+        TINY,
+        replace(TINY, name="synthetic:tiny-untied", is_tied=False),
+        replace(TINY, name="synthetic:tiny-norms", has_qk_norms=True, has_qkv_bias=True),
+    )
 }
 
 
@@ -69,7 +73,9 @@ class SyntheticModel:
             name = "embedding"
         generator = torch.Generator().manual_seed(SEED + zlib.crc32(name.encode()))
         if name.endswith("norm"):
-            return 1.0 + 0.1 * torch.randn(self.config.hidden, generator=generator)
+            return 1.0 + 0.1 * torch.randn(self.config.fixed_shapes()[name], generator=generator)
+        if name.endswith("bias"):
+            return 0.1 * torch.randn(self.config.fixed_shapes()[name], generator=generator)
         rows, columns = self.config.shape_of(name)
         return torch.randn(rows, columns, generator=generator) / math.sqrt(columns)
 
@@ -81,7 +87,7 @@ def byte_tokenizer(vocab: int) -> tokenizers.Tokenizer:
     letters = ((a.replace(" ", "Ġ"), b.replace(" ", "Ġ")) for a, b in pairs)
     merges = list(islice(letters, vocab - len(SPECIAL) - len(alphabet)))
     tokens = [*SPECIAL, *alphabet, *(a + b for a, b in merges)]
-    assert len(tokens) == vocab
+    tokens += [f"<|unused {number}|>" for number in range(vocab - len(tokens))]
     ids = {token: index for index, token in enumerate(tokens)}
     tokenizer = tokenizers.Tokenizer(models.BPE(vocab=ids, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
