@@ -118,9 +118,10 @@ class StepFold:
 
     @property
     def geometries(self) -> tuple[Geometry, ...]:
-        """Of the weight pool, in the order in which they appeared."""
+        """Of the weight pool, by name."""
         counts = self._pool_counts.tolist()
-        return tuple(Geometry(name, *counts[index]) for name, index in self._geometries.items())
+        names = sorted(self._geometries.items())
+        return tuple(Geometry(name, *counts[index]) for name, index in names)
 
     def fold(self, batch: Batch, start: int, stop: int, settings: StepSettings) -> None:
         """Take the rows ``start`` to ``stop`` of ``batch``."""
