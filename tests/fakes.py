@@ -27,6 +27,7 @@ class Row:
     stream: int = -1
     request: int = -1
     at_ns: int | None = None
+    t_ns: int = 0
 
 
 class ListRecorder:
@@ -37,7 +38,8 @@ class ListRecorder:
         self.clock = time.perf_counter_ns
 
     def emit(self, kind: int, step: int = -1, layer: int = -1, **fields: Any) -> None:
-        self.rows.append(Row(kind, step, layer, **fields))
+        t_ns = fields.get("at_ns") or self.clock()
+        self.rows.append(Row(kind, step, layer, **fields, t_ns=t_ns))
 
     def fact(self, key: str, data: object) -> None:
         self.emit(events.FACT, name=key, data=data)
@@ -50,8 +52,10 @@ class ListRecorder:
         value: float | None = None,
         step: int = -1,
         layer: int = -1,
+        device: int = -1,
     ) -> None:
-        self.emit(events.SAMPLE, step, layer, name=metric, bytes=bytes, value=value)
+        fields = {"name": metric, "bytes": bytes, "value": value, "device": device}
+        self.emit(events.SAMPLE, step, layer, **fields)
 
     def of(self, *kinds: int) -> Iterator[Row]:
         """The rows of these kinds."""

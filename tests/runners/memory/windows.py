@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from memscope_runners.memory.parts import Part, planned_buffers, split_layout
 from memscope_runners.memory.policies import make_policy
 from memscope_runners.memory.residency import Residency
 from memscope_runners.q8.slab import Q8Weight, SlabLayout
-from tests.fakes import ListRecorder
+from tests.fakes import ListRecorder, Row
 
 ENTRIES = 7
 LAYER_LAYOUT = SlabLayout.of(
@@ -68,6 +68,7 @@ class Window:
     prefetch: bool = False
     limit_bytes: int | None = None
     make_device: Callable[[int | None], Any] = host_device
+    on_layer: Callable[[Mapping[str, Q8Weight]], None] = lambda weights: None
     recorder: ListRecorder = field(default_factory=ListRecorder)
     source: RandomSlabs = field(init=False)
     device: Any = field(init=False)
@@ -97,7 +98,9 @@ class Window:
         """One step; what the model sees is compared with the source, bit by bit."""
         self.residency.begin_step(step)
         for layer in range(self.layers):
-            assert_same_bits(self.residency.enter_layer(layer), self.source.expected[layer])
+            weights = self.residency.enter_layer(layer)
+            assert_same_bits(weights, self.source.expected[layer])
+            self.on_layer(weights)
         head = {"lm_head": self.residency.enter_head()}
         assert_same_bits(head, self.source.expected[-1])
         self.residency.end_step()
@@ -124,7 +127,7 @@ class Window:
 
 @dataclass
 class Occupancy:
-    """Entries ready for compute, followed through the rows in their order."""
+    """Entries ready for compute, followed through each step's rows in the order of time."""
 
     at_step_ends: list[int]
     peak: int
@@ -134,7 +137,7 @@ class Occupancy:
         in_flight: dict[int, float] = {}
         ready: dict[int, float] = {}
         ends, peak = [], 0
-        for row in recorder.rows:
+        for row in in_order_of_time(recorder.rows):
             if row.kind == events.UPLOAD:
                 assert row.value is not None
                 in_flight[row.layer] = in_flight.get(row.layer, 0) + row.value
@@ -149,9 +152,21 @@ class Occupancy:
         return cls(ends, peak)
 
 
+def in_order_of_time(rows: list[Row]) -> Iterator[Row]:
+    """Of each step, which ends with its own row."""
+    waiting: list[Row] = []
+    for row in rows:
+        waiting.append(row)
+        if row.kind == events.STEP:
+            yield from sorted(waiting[:-1], key=lambda each: each.t_ns)
+            yield row
+            waiting = []
+    yield from sorted(waiting, key=lambda each: each.t_ns)
+
+
 def assert_same_bits(seen: Mapping[str, Q8Weight], expected: Mapping[str, Q8Weight]) -> None:
     assert list(seen) == list(expected)
     for name, weight in seen.items():
-        assert torch.equal(weight.q, expected[name].q), name
-        scale, wanted = weight.scale, expected[name].scale  # as bits: random bytes hold NaN
+        assert torch.equal(weight.q.cpu(), expected[name].q), name
+        scale, wanted = weight.scale.cpu(), expected[name].scale  # as bits: random bytes hold NaN
         assert torch.equal(scale.view(torch.int16), wanted.view(torch.int16)), name
