@@ -1,0 +1,86 @@
+"""What the README says is so."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memscope.cli.verbs import VERBS
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def python_example(containing: str) -> str:
+    """The README's Python example with that text in it."""
+    blocks: list[str] = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+    (example,) = (block for block in blocks if containing in block)
+    return example
+
+
+def test_verbs_are_those_that_there_are() -> None:
+    table = README.partition("## How to go on")[2].partition("### ")[0]
+    listed = re.findall(r"^\| `([a-z]+)` \|", table, flags=re.M)
+    used = re.findall(r"^\$ memscope ([a-z]+)", README, flags=re.M)
+    assert set(listed) == set(VERBS)
+    assert set(used) <= set(VERBS)
+
+
+def test_pictures_and_links_exist() -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    assert links
+    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
+
+
+def test_keys_of_json_are_those_of_a_summary(tmp_path: Path) -> None:
+    from memscope.analysis.summary import summarize
+    from memscope.analysis.timeline import read_timeline
+    from memscope.recording import open_recording
+    from memscope.writer import Recorder
+
+    Recorder(tmp_path / "run.mscope").close()
+    with open_recording(tmp_path / "run.mscope") as recording:
+        keys = summarize(read_timeline(recording), recording.state).to_json().keys()
+    table = README.partition("## JSON")[2].partition("`decode --json`")[0]
+    listed = [key for row in re.findall(r"^\| (`.*?) \|", table, flags=re.M) for key in names(row)]
+    assert sorted(listed) == sorted(keys)
+
+
+def names(cell: str) -> list[str]:
+    return re.findall(r"`(\w+)`", cell)
+
+
+def test_recording_example_runs(tmp_path: Path) -> None:
+    example = python_example("memscope.record(")
+    subprocess.run([sys.executable, "-c", example], cwd=tmp_path, check=True, timeout=60)
+    assert (tmp_path / "run.mscope").exists()
+
+
+@pytest.mark.model
+def test_marker_example_says_what_it_shows(tmp_path: Path) -> None:
+    from memscope.errors import MemscopeError
+    from memscope_runners.q8.fetch import open_model
+
+    try:
+        open_model()
+    except MemscopeError as error:
+        pytest.skip(f"the real model cannot be had: {error}")
+    example = python_example("pytest.mark.memscope(")
+    (tmp_path / "test_kept.py").write_text(example)
+    (tmp_path / "test_broken.py").write_text(example.replace("<= 26", "<= 25"))
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "."],
+        cwd=tmp_path,
+        env=os.environ | {"MEMSCOPE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    (shown,) = re.findall(r"^memscope: (.*) at PATH$", README, flags=re.M)
+    assert f"memscope: {shown} at {tmp_path}" in run.stdout
+    assert "1 failed, 1 passed" in run.stdout
