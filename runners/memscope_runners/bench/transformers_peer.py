@@ -78,7 +78,7 @@ def build_transformers(checkpoint: CheckpointSource) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = checkpoint.config
-    model = LlamaForCausalLM(
+    model: Any = LlamaForCausalLM(
         LlamaConfig(
             vocab_size=config.vocab,
             hidden_size=config.hidden,
