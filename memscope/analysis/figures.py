@@ -73,9 +73,14 @@ def find_definition(name: str) -> FigureDefinition | None:
 
 
 def _hit_rates(pool: WeightPool) -> dict[str, Figure]:
-    names = [f"pool.hit_rate[{geometry.name}]" for geometry in pool.geometries]
-    rates = [hit_rate(geometry.hits, geometry.misses) for geometry in pool.geometries]
-    return {name: make_figure(name, "ratio", rate) for name, rate in zip(names, rates, strict=True)}
+    """One for each geometry that was asked for after warm-up."""
+    found = {}
+    for geometry in pool.geometries:
+        rate = hit_rate(geometry.hits, geometry.misses)
+        if not isinstance(rate, Missing):
+            name = f"pool.hit_rate[{geometry.name}]"
+            found[name] = make_figure(name, "ratio", rate)
+    return found
 
 
 def _residency(field: str, results: Results) -> Measured:

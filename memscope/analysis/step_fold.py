@@ -101,6 +101,7 @@ class StepFold:
         self.window = Window()
         self._table = StepTable()
         self._waiting: list[Numbers] = []
+        self._waiting_rows = 0
         self._highest = -1
         self._geometries: dict[str, int] = {}
         self._pool_counts = np.zeros((0, len(_POOL)), dtype=np.int64)
@@ -126,12 +127,12 @@ class StepFold:
     def fold(self, batch: Batch, start: int, stop: int, settings: StepSettings) -> None:
         """Take the rows ``start`` to ``stop`` of ``batch``."""
         rows = self._collect(batch, start, stop)
-        self._wait(rows)
         ends = np.flatnonzero(batch["kind"][start:stop] == events.STEP) + start
+        if not len(ends):
+            rows[POSITION] = BEFORE
+        self._wait(rows)
         if len(ends):
             self._close(batch, ends, settings)
-        else:
-            rows[POSITION] = BEFORE
 
     def window_now(self) -> Window:
         """The window with the rows of steps that have not ended."""
@@ -204,11 +205,12 @@ class StepFold:
         if not rows.shape[1]:
             return
         self._waiting.append(rows)
-        if sum(part.shape[1] for part in self._waiting) > MAX_WAITING_ROWS:
-            self._waiting, everything = [], np.concatenate(self._waiting, axis=1)
-            kept = everything[:, -MAX_WAITING_ROWS // 2 :]
+        self._waiting_rows += rows.shape[1]
+        if self._waiting_rows > MAX_WAITING_ROWS:
+            everything = np.concatenate(self._waiting, axis=1)
+            kept = everything[:, -(MAX_WAITING_ROWS // 2) :].copy()
             self.ignored_rows += everything.shape[1] - kept.shape[1]
-            self._waiting.append(kept)
+            self._waiting, self._waiting_rows = [kept], kept.shape[1]
 
     def _close(self, batch: Batch, ends: Numbers, settings: StepSettings) -> None:
         """Fold the rows whose steps end with the rows ``ends`` of ``batch``."""
@@ -222,7 +224,7 @@ class StepFold:
         slot = _slots(rows, ends, highest)
         left = rows[:, slot == len(ends)]
         left[POSITION] = BEFORE
-        self._waiting = [left] if left.shape[1] else []
+        self._waiting, self._waiting_rows = [left], left.shape[1]
         closed = _Closed(rows, slot, len(ends))
         _set_counts(block, closed)
         self._count_pool(closed, settings.warmup_steps)

@@ -171,6 +171,14 @@ def test_metrics_beyond_the_bound_are_counted_not_kept() -> None:
     assert timeline.ignored_rows == 44
 
 
+def test_rows_whose_step_never_ends_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memscope.analysis.step_fold.MAX_WAITING_ROWS", 10)
+    rows = [event(events.WAIT, at, step=0, duration_ns=1) for at in range(30)]
+    timeline = fold([*rows, event(events.STEP, 40, step=0)], split=1)
+    assert timeline.ignored_rows > 0
+    assert timeline.steps.waits.tolist() == [30 - timeline.ignored_rows]
+
+
 def test_a_sample_without_a_value_is_no_reading() -> None:
     rows = [
         event(events.SAMPLE, 1, name="a"),
