@@ -1,10 +1,12 @@
-"""Stand-ins for tests: a recorder that keeps its rows in a list."""
+"""Stand-ins for tests: a recorder that keeps its rows in a list, NVML and torch's counters."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from memscope import events
@@ -64,3 +66,83 @@ class ListRecorder:
     def count(self, *kinds: int, step: int | None = None) -> int:
         """How many rows of these kinds there are, in one step or in all."""
         return sum(step is None or row.step == step for row in self.of(*kinds))
+
+
+class FakeNvmlError(Exception):
+    """As pynvml raises it."""
+
+
+@dataclass(frozen=True)
+class DriverProfile:
+    """What one kind of driver answers. `process_bytes` None: it lists the process without."""
+
+    has_version_2: bool = True
+    process_bytes: int | None = 600
+    is_pid_known: bool = True
+    can_start: bool = True
+    lists_processes: bool = True
+
+
+MODERN = DriverProfile()
+OLD = DriverProfile(has_version_2=False)
+CONTAINER = DriverProfile(is_pid_known=False)
+WINDOWS_MODEL = DriverProfile(process_bytes=None)
+NO_DRIVER = DriverProfile(can_start=False)
+NO_PERMISSION = DriverProfile(lists_processes=False)
+
+
+class FakeNvml:
+    """The module pynvml over one made-up card; sizes are small numbers."""
+
+    nvmlMemory_v2 = 33554472
+
+    def __init__(self, profile: DriverProfile, uuid: str = "GPU-0a") -> None:
+        self.profile = profile
+        self.uuid = uuid
+        self.calls: list[str] = []
+
+    def nvmlInit(self) -> None:
+        if not self.profile.can_start:
+            raise FakeNvmlError("Driver Not Loaded")
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        if uuid != self.uuid:
+            raise FakeNvmlError("Not Found")
+        return "card"
+
+    def nvmlDeviceGetMemoryInfo(self, card: str, version: int | None = None) -> Any:
+        self.calls.append("memory")
+        if version is None:
+            return SimpleNamespace(total=1000, free=300, used=700)
+        if not self.profile.has_version_2:
+            raise FakeNvmlError("Function Not Found")
+        return SimpleNamespace(total=1000, reserved=50, free=300, used=650)
+
+    def nvmlDeviceGetComputeRunningProcesses(self, card: str) -> list[Any]:
+        self.calls.append("processes")
+        if not self.profile.lists_processes:
+            raise FakeNvmlError("Insufficient Permissions")
+        pid = os.getpid() if self.profile.is_pid_known else 1
+        return [SimpleNamespace(pid=pid, usedGpuMemory=self.profile.process_bytes)]
+
+
+class FakeTorch:
+    """As much of torch as probes read: counters of `device_count` devices, the first in use."""
+
+    def __init__(self, *, is_initialized: bool = True, uuid: str = "0a", devices: int = 1) -> None:
+        self.cuda = SimpleNamespace(
+            is_initialized=lambda: is_initialized,
+            device_count=lambda: devices,
+            get_device_properties=lambda device: SimpleNamespace(uuid=uuid),
+            memory_stats_as_nested_dict=self.counters,
+        )
+        self._C = SimpleNamespace(_cuda_memoryStats=self.counters)
+
+    def counters(self, device: int) -> dict[str, Any]:
+        names = ("allocated", "reserved", "active", "requested", "inactive_split")
+        sizes = {name: (100 + index) * (device == 0) for index, name in enumerate(names)}
+        nested: dict[str, Any] = {
+            f"{name}_bytes": {"all": {"current": size, "peak": 2 * size}}
+            for name, size in sizes.items()
+        }
+        return nested | {"num_device_alloc": 7, "num_alloc_retries": 0, "num_ooms": 0}

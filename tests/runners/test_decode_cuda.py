@@ -11,6 +11,7 @@ import torch
 
 from memscope import events
 from memscope.errors import OutOfMemory
+from memscope_runners.decode import Request, decode
 from memscope_runners.decoder import Decoded, Decoder
 from memscope_runners.memory.cuda_device import CudaDevice
 from memscope_runners.memory.cuda_runtime import OUT_OF_MEMORY, CudaFailed, CudaRuntime
@@ -106,7 +107,7 @@ def test_pinning_refused_falls_back_to_the_ring(tiny, expected, monkeypatch, cap
 @pytest.mark.parametrize("host_keep", [1, 2, 3, 6])
 def test_slabs_in_the_file_go_through_the_ring(tmp_path, expected, host_keep):
     path = tmp_path / "tiny.q8.safetensors"
-    write_checkpoint(SyntheticModel.named("synthetic:tiny"), path, lambda *_: None)
+    write_checkpoint(SyntheticModel.named("synthetic:tiny"), path)
     settings = replace(BASE, policy="past", keep=2, host_keep=host_keep)
     decoded, recorder = run(open_checkpoint(path), settings)
     assert outcome(decoded) == expected
@@ -118,12 +119,9 @@ def test_limit_below_the_minimum_is_out_of_memory(tiny):
     torch.cuda.empty_cache()
     limit = torch.cuda.memory_reserved() + (256 << 10)
     recorder: Any = ListRecorder()
-    decoder = None
+    request = Request(tiny, replace(BASE, device_limit_bytes=limit), tuple(PROMPT), TOKENS)
     with pytest.raises(OutOfMemory, match="requested") as caught:
-        decoder = Decoder(tiny, replace(BASE, device_limit_bytes=limit), 32, recorder)
-        decoder.generate(PROMPT, max_tokens=TOKENS, ignore_eos=True)
-    if decoder is not None:
-        decoder.close()
+        decode(request, recorder=recorder)
     assert caught.value.exit_code == 4
     (oom,) = recorder.of(events.OOM)
     assert oom.data["limit"] == limit

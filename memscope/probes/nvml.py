@@ -1,0 +1,130 @@
+"""The card as its driver sees it, by NVML: every process, and what lies outside of torch.
+
+NVML is a library of its own beside CUDA, so that another thread may ask it at any time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from typing import Any
+
+from memscope.probes.allocator import cuda_torch
+from memscope.writer import Recorder
+
+PROCESS_SECONDS = 1.0  # between lists of processes, which cost several times a reading
+
+
+class NvmlProbe:
+    """Samples ``nvml.*`` for each device that torch has used, found by its UUID.
+
+    What cannot be read is absent, with its reason in the fact ``nvml``, once.
+    """
+
+    name = "nvml"
+
+    def __init__(self, nvml: Any = None) -> None:
+        """`nvml`: the module; None imports pynvml, of nvidia-ml-py, once there is a device."""
+        self._nvml = nvml
+        self._is_ready = False
+        self._cards: dict[int, Any] = {}
+        self._absent: dict[str, str] = {}
+        self._processes_at = 0.0
+
+    def __call__(self, recorder: Recorder) -> None:
+        torch = cuda_torch()
+        if torch is None or "nvml" in self._absent:
+            return
+        known = len(self._absent)
+        if self._start():
+            self._find_cards(torch)
+            now = time.monotonic()
+            is_full = now - self._processes_at >= PROCESS_SECONDS
+            for device, card in self._cards.items():
+                self._sample_memory(recorder, device, card)
+                if is_full:
+                    self._processes_at = now
+                    self._sample_processes(recorder, device, card)
+        if len(self._absent) > known:
+            recorder.fact("nvml", {"absent": dict(self._absent)})
+
+    def _start(self) -> bool:
+        if self._is_ready:
+            return True
+        try:
+            if self._nvml is None:
+                self._nvml = importlib.import_module("pynvml")
+            self._nvml.nvmlInit()
+        except Exception as error:  # ImportError, NVMLError, OSError: the reason is all that counts
+            self._lack("nvml", error)
+            return False
+        self._is_ready = True
+        return True
+
+    def _find_cards(self, torch: Any) -> None:
+        """By UUID: NVML does not know CUDA_VISIBLE_DEVICES, and counts in another order."""
+        for device in range(torch.cuda.device_count()):
+            if device in self._cards or f"cuda:{device}" in self._absent:
+                continue
+            try:
+                uuid = str(torch.cuda.get_device_properties(device).uuid)
+                name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+                self._cards[device] = self._nvml.nvmlDeviceGetHandleByUUID(name)
+            except Exception as error:  # no uuid in old torch; an NVMLError; the others go on
+                self._lack(f"cuda:{device}", error)
+
+    def _sample_memory(self, recorder: Recorder, device: int, card: Any) -> None:
+        memory = self._read_memory(card)
+        if memory is None:
+            return
+        for name, field in _FIELDS.items():
+            value = getattr(memory, field, None)
+            if value is not None:
+                recorder.sample(f"nvml.{name}", bytes=int(value), device=device)
+
+    def _read_memory(self, card: Any) -> Any | None:
+        """Version 2 tells the driver's part from the others'; version 1 counts it as used."""
+        if "nvml.driver_reserved_bytes" not in self._absent:
+            try:
+                version = self._nvml.nvmlMemory_v2
+                return self._nvml.nvmlDeviceGetMemoryInfo(card, version=version)
+            except Exception as error:  # an old driver or an old pynvml: version 1 is left
+                self._lack("nvml.driver_reserved_bytes", error, "; nvml.used_bytes includes it")
+        try:
+            return self._nvml.nvmlDeviceGetMemoryInfo(card)
+        except Exception as error:
+            self._lack("nvml.used_bytes", error)
+            return None
+
+    def _sample_processes(self, recorder: Recorder, device: int, card: Any) -> None:
+        try:
+            processes = self._nvml.nvmlDeviceGetComputeRunningProcesses(card)
+        except Exception as error:
+            self._lack("nvml.process_bytes", error)
+            return
+        pid = os.getpid()
+        own = next((process for process in processes if process.pid == pid), None)
+        if own is not None and own.usedGpuMemory is not None:
+            recorder.sample("nvml.process_bytes", bytes=int(own.usedGpuMemory), device=device)
+        elif own is not None:
+            self._lack("nvml.process_bytes", "the driver gives no memory of a process")
+        elif processes:
+            self._lack(
+                "nvml.process_bytes",
+                f"process {pid} is not among the {len(processes)} that the driver lists: "
+                "in a container it has another number there",
+            )
+
+    def _lack(self, name: str, error: object, consequence: str = "") -> None:
+        if name not in self._absent:
+            kind = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
+            self._absent[name] = f"{kind}{error}{consequence}"
+
+
+_FIELDS = {
+    "total_bytes": "total",
+    "free_bytes": "free",
+    "used_bytes": "used",
+    "driver_reserved_bytes": "reserved",
+}

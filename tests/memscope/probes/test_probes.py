@@ -1,0 +1,146 @@
+"""Readings beside the program: each by its name, or absent with its reason."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from memscope import events
+from memscope.probes.allocator import AllocatorProbe, read_counters
+from memscope.probes.nvml import NvmlProbe
+from tests.fakes import (
+    CONTAINER,
+    MODERN,
+    NO_DRIVER,
+    NO_PERMISSION,
+    OLD,
+    WINDOWS_MODEL,
+    DriverProfile,
+    FakeNvml,
+    FakeTorch,
+    ListRecorder,
+)
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
+    fake = FakeTorch()
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    return fake
+
+
+def read(probe: Any, times: int = 1) -> ListRecorder:
+    recorder: Any = ListRecorder()
+    for _ in range(times):
+        probe(recorder)
+    return recorder
+
+
+def sampled(recorder: ListRecorder) -> dict[str | None, float | None]:
+    rows = recorder.of(events.SAMPLE)
+    return {row.name: row.value if row.bytes is None else row.bytes for row in rows}
+
+
+def absent(recorder: ListRecorder) -> dict[str, str]:
+    facts = [row.data for row in recorder.of(events.FACT) if row.name == "nvml"]
+    assert len(facts) <= 1, "said once"
+    return facts[0]["absent"] if facts else {}
+
+
+def test_torchs_counters_have_their_names(torch):
+    samples = sampled(read(AllocatorProbe()))
+    assert samples["torch.allocated_bytes"] == 100
+    assert samples["torch.reserved_bytes"] == 101
+    assert samples["torch.peak_reserved_bytes"] == 202
+    assert samples["torch.device_mallocs"] == 7
+    assert "torch.device_frees" not in samples  # this torch has no such counter
+
+
+def test_counters_come_from_the_public_call_where_the_cheap_one_is_gone(torch):
+    cheap = read_counters(torch, 0)
+    del torch._C._cuda_memoryStats
+    assert read_counters(torch, 0) == cheap
+
+
+def test_device_that_torch_never_used_is_not_sampled(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", FakeTorch(devices=2))
+    assert {row.device for row in read(AllocatorProbe()).rows} == {0}
+
+
+@pytest.mark.parametrize("probe", [AllocatorProbe(), NvmlProbe(FakeNvml(MODERN))])
+def test_nothing_is_read_before_torch_has_initialised_cuda(monkeypatch, probe):
+    monkeypatch.setitem(sys.modules, "torch", FakeTorch(is_initialized=False))
+    assert read(probe).rows == []
+    monkeypatch.delitem(sys.modules, "torch")
+    assert read(probe).rows == []
+
+
+def test_recording_imports_neither_torch_nor_nvml(tmp_path):
+    program = (
+        "import sys, time, memscope\n"
+        f"with memscope.record({str(tmp_path / 'run.mscope')!r}): time.sleep(0.3)\n"
+        "print([name for name in ('torch', 'pynvml') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_modern_driver_tells_all(torch):
+    recorder = read(NvmlProbe(FakeNvml(MODERN)))
+    assert sampled(recorder) == {
+        "nvml.total_bytes": 1000,
+        "nvml.driver_reserved_bytes": 50,
+        "nvml.free_bytes": 300,
+        "nvml.used_bytes": 650,
+        "nvml.process_bytes": 600,
+    }
+    assert absent(recorder) == {}
+
+
+def test_old_driver_counts_its_own_part_as_used(torch):
+    recorder = read(NvmlProbe(FakeNvml(OLD)), times=3)
+    assert sampled(recorder)["nvml.used_bytes"] == 700
+    assert "nvml.driver_reserved_bytes" not in sampled(recorder)
+    assert "used_bytes includes it" in absent(recorder)["nvml.driver_reserved_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "reason"),
+    [
+        (CONTAINER, "container"),
+        (WINDOWS_MODEL, "no memory of a process"),
+        (NO_PERMISSION, "Insufficient Permissions"),
+    ],
+)
+def test_process_bytes_are_absent_with_their_reason(torch, profile: DriverProfile, reason):
+    recorder = read(NvmlProbe(FakeNvml(profile)), times=3)
+    assert "nvml.process_bytes" not in sampled(recorder)
+    assert sampled(recorder)["nvml.used_bytes"] == 650
+    assert reason in absent(recorder)["nvml.process_bytes"]
+
+
+def test_no_driver_is_said_once(torch):
+    recorder = read(NvmlProbe(FakeNvml(NO_DRIVER)), times=3)
+    assert sampled(recorder) == {}
+    assert "Driver Not Loaded" in absent(recorder)["nvml"]
+
+
+def test_card_of_another_uuid_is_not_read(torch):
+    recorder = read(NvmlProbe(FakeNvml(MODERN, uuid="GPU-ff")), times=3)
+    assert sampled(recorder) == {}
+    assert "Not Found" in absent(recorder)["cuda:0"]
+
+
+def test_processes_are_listed_once_a_second(torch, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("memscope.probes.nvml.time.monotonic", lambda: now[0])
+    nvml = FakeNvml(MODERN)
+    probe = NvmlProbe(nvml)
+    for at in (100.0, 100.5, 100.9, 101.0):
+        now[0] = at
+        read(probe)
+    assert nvml.calls.count("processes") == 2
+    assert nvml.calls.count("memory") == 4
