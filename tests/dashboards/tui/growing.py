@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +55,7 @@ class GrowingFile:
 
 
 def value(row: dict[str, Any], column: str) -> Any:
-    found = row.get(column, -1 if column in IDS else None)
-    return json.dumps(found) if column == "data" and found is not None else found
+    return row.get(column, -1 if column in IDS else None)
 
 
 def facts(name: str = "tiny", device: str = "HostDevice") -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ import pytest
 from growing import GrowingFile, facts, recorded, step
 from textual.pilot import Pilot
 
+from memscope import events
 from memscope.analysis.summary import Summary, summarize
 from memscope.analysis.timeline import read_timeline
 from memscope.errors import MemscopeError
@@ -32,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 @contextlib.asynccontextmanager
 async def live(path: Path, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Live]:
-    app = LiveApp(Feed(path), period_s=0.02)
+    app = LiveApp(Feed(path), period_s=0.05)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: app.snapshot is not None)
         yield pilot
@@ -194,9 +195,13 @@ async def test_pause_holds_the_view_and_goes_on_with_the_newest(path: Path) -> N
         assert "paused" not in screen_text(pilot)
 
 
-@pytest.mark.parametrize("size", SIZES)
+NAMES = ["[red]x[/]", "\x1b[2J\x1b]0;x\x07", "m" * 1_000_000, "[/]", "日本"]
+
+
 @pytest.mark.parametrize(
-    "name", ["[red]x[/]", "\x1b[2J\x1b]0;x\x07", "m" * 1_000_000, "[/]", "日本"]
+    ("size", "name"),
+    list(zip(SIZES * 3, NAMES, strict=False)),
+    ids=["markup", "escapes", "a megabyte", "closing tag", "wide"],
 )
 async def test_hostile_names_stay_text(path: Path, size: tuple[int, int], name: str) -> None:
     file = GrowingFile(path)
@@ -224,6 +229,28 @@ async def test_other_files_of_facts_of_any_shape_are_shown(path: Path) -> None:
     async with live(path) as pilot:
         await until(pilot, lambda: shown_batch(pilot) == 1)
         assert "last step 0" in screen_text(pilot)
+
+
+async def test_a_bar_that_would_be_empty_ends_at_the_peak_and_says_so(path: Path) -> None:
+    file = GrowingFile(path)
+    rows = facts()
+    rows[0]["data"]["limit_bytes"] = 1 << 40
+    file.append([*rows, *step(0)])
+    async with live(path) as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 1)
+        text = screen_text(pilot)
+        assert "up to the peak" in text
+        assert "████" in text
+
+
+async def test_out_of_memory_stands_at_the_top(path: Path) -> None:
+    file = GrowingFile(path)
+    oom = {"kind": events.OOM, "t_ns": 1, "step": 1, "bytes": 5 << 20}
+    file.append([*facts(), *step(0), oom | {"data": {"scope": "engine", "free": 1 << 20}}])
+    async with live(path) as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 1)
+        rows = screen_text(pilot).splitlines()
+        assert rows[2].startswith(" Out of memory in step 1: 5.00 MiB requested, 1.00 MiB free.")
 
 
 async def test_all_figures_and_help_open_and_close(path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.segment import Segment
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -57,7 +57,8 @@ class LinesWidget(Widget):
         if self.snapshot is None or not size.width:
             return
         lines = self.compose_lines(self.snapshot, size.width, size.height)
-        if lines != self.lines:
-            has_other_height = len(lines) != len(self.lines)
-            self.lines = lines
-            self.refresh(layout=has_other_height and self.styles.is_auto_height)
+        before, self.lines = self.lines, lines
+        if len(lines) != len(before):
+            self.refresh(layout=self.styles.is_auto_height)
+        elif changed := [y for y, line in enumerate(lines) if line != before[y]]:
+            self.refresh(*(Region(0, y, size.width, 1) for y in changed))

@@ -11,6 +11,7 @@ from memscope_dashboards.tui.widgets.lines import LinesWidget
 
 DOT: Span = (" · ", "dim")
 STALE_S = 5.0
+DAY_S = 86_400
 WIDE_FROM = 110
 
 
@@ -73,6 +74,8 @@ def age_line(snapshot: Snapshot, *, is_short: bool) -> Line:
 
 def format_age(age_s: float) -> str:
     """An age in tenths of a second at most, so that it does not flicker."""
+    if age_s >= 2 * DAY_S:
+        return f"{age_s / DAY_S:,.0f} days"
     return f"{age_s:.1f} s" if age_s < 60 else format_seconds(age_s)
 
 

@@ -16,6 +16,7 @@ PARTS = (
 )
 ALLOCATED = "device.allocated_bytes"
 RATIO = "memory.peak_ratio"
+LEAST_SHARE = 0.05
 
 
 class MemoryBar(LinesWidget):
@@ -30,9 +31,10 @@ class MemoryBar(LinesWidget):
 
 
 def device_title(snapshot: Snapshot) -> str:
-    """ "Host" or "GPU", as the device said itself."""
+    """What the bar stands for; "host" or "GPU", as the device said itself."""
     kind = snapshot.device.kind if snapshot.device else ""
-    return {"host": "Host device", "cuda": "GPU"}.get(kind, "Device")
+    name = {"host": "Host device", "cuda": "GPU"}.get(kind, "Device")
+    return f"{name}, up to the peak" if is_up_to_peak(snapshot) else name
 
 
 def peak_line(snapshot: Snapshot) -> Line:
@@ -60,11 +62,18 @@ def bar_line(snapshot: Snapshot, width: int) -> Line:
     parts = [(size, glyph, role) for size, (_, _, glyph, role) in zip(sizes, PARTS, strict=True)]
     allocated = latest(snapshot, ALLOCATED) or sum(sizes)
     parts.append((allocated - sum(sizes), "▚", "other"))
-    usable = snapshot.device.usable_bytes if snapshot.device else None
-    ceiling = usable or figure_value(snapshot, "memory.peak_bytes") or allocated
-    spans = bar(parts, float(ceiling), width)
+    spans = bar(parts, bar_end(snapshot) or allocated, width)
     drawn = sum(len(text) for text, _ in spans)
     return (*spans, ("·" * (width - drawn), "free"))
+
+
+def bar_end(snapshot: Snapshot) -> float | None:
+    """What a full bar stands for: the limit, or the peak where that is too small to be seen."""
+    usable = snapshot.device.usable_bytes if snapshot.device else None
+    peak = figure_value(snapshot, "memory.peak_bytes")
+    if usable and (peak is None or peak >= usable * LEAST_SHARE):
+        return float(usable)
+    return peak
 
 
 def legend(snapshot: Snapshot) -> Line:
@@ -74,6 +83,13 @@ def legend(snapshot: Snapshot) -> Line:
         spans += [(f"{glyph} ", role), (f"{label} ", "dim"), figure_span(snapshot, name)]
         spans.append(("  ", ""))
     return (*spans, ("▚ ", "other"), ("other", "dim"))
+
+
+def is_up_to_peak(snapshot: Snapshot) -> bool:
+    """Whether the bar ends before the device's limit does."""
+    usable = snapshot.device.usable_bytes if snapshot.device else None
+    end = bar_end(snapshot)
+    return bool(usable) and end is not None and end != usable
 
 
 def latest(snapshot: Snapshot, metric: str) -> float | None:

@@ -13,9 +13,10 @@ from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, rule, spread
 from memscope_dashboards.tui.text import clean
 from memscope_dashboards.tui.widgets.lines import LinesWidget
+from memscope_dashboards.tui.widgets.memory_bar import ALLOCATED, bar_end
 
 METRICS = {
-    "device.allocated_bytes": ("device", "memory", 0),
+    ALLOCATED: ("device", "memory", 0),
     "torch.reserved_bytes": ("reserved", "memory", 1),
     "torch.allocated_bytes": ("allocated", "memory", 2),
     "nvml.process_bytes": ("process", "memory", 4),
@@ -67,21 +68,19 @@ class MemoryLines(LinesWidget):
 
 def memory_curves(snapshot: Snapshot) -> Iterator[Curve]:
     """A curve for each metric in bytes, the known ones first; device bytes against the limit."""
-    series = snapshot.series
+    series, end = snapshot.series, bar_end(snapshot)
     extra = [name for name in series if name.endswith("_bytes") and name not in METRICS]
     known = [name for name in METRICS if name in series]
     for name in known + [name for name in extra if name != "device.peak_bytes"]:
         readings = series[name]
         unknown = (clean(name.removesuffix("_bytes"), 24), "host", UNKNOWN_RANK)
         label, role, rank = METRICS.get(name, unknown)
-        usable = snapshot.device.usable_bytes if snapshot.device else None
-        is_device = name == "device.allocated_bytes"
         yield Curve(
             label=label,
             role=role,
             t_ns=readings.t_ns,
             values=readings.maximum,
-            ceiling=float(usable) if is_device and usable else readings.peak,
+            ceiling=(end if name == ALLOCATED else None) or readings.peak,
             latest=format_bytes(readings.latest),
             peak=format_bytes(readings.peak),
             rank=rank,
