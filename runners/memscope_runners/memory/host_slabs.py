@@ -224,13 +224,16 @@ class StreamedSlabs:
         """Starts to read a layer into the slot that was used the longest ago."""
         slot = self._slots.popleft()
         self._finish(slot)
-        if slot.copied is not None:
-            slot.copied.wait()
-            slot.copied = None
+        self._finish_copies(slot)
         slot.layer = layer
         slot.loading = self._thread.submit(self._read, slot.memory, self._checkpoint.slab(layer))
         self._slots.append(slot)
         return slot
+
+    def _finish_copies(self, slot: Slot) -> None:
+        if slot.copied is not None:
+            slot.copied.wait()
+            slot.copied = None
 
     def _read(self, memory: torch.Tensor, source: torch.Tensor) -> LoadTimes:
         started_ns = perf_counter_ns()

@@ -96,7 +96,7 @@ class FakeRuntime:
         self.is_capture_on = False
         self.memory: dict[int, torch.Tensor] = {}
         self.pinned: set[int] = set()
-        self.can_pin = True
+        self.pins_left = 1000
         self.reserved_bytes = self.idle_torch_bytes = 0
         self.calls: list[str] = []
         self._used: dict[int, int] = {}  # address → the launch that used it
@@ -152,7 +152,8 @@ class FakeRuntime:
         self.launch(address)
 
     def register(self, address: int, bytes: int) -> None:
-        if not self.can_pin:
+        self.pins_left -= 1
+        if self.pins_left < 0:
             raise CudaFailed("cudaHostRegister", OUT_OF_MEMORY)
         self.pinned.add(address)
 
