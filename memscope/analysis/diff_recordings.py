@@ -1,0 +1,35 @@
+"""What changed from one recording to another: every figure that both have."""
+
+from __future__ import annotations
+
+from memscope.analysis.difference import Change, Difference
+from memscope.analysis.figure import Figure
+from memscope.analysis.summary import Summary
+
+
+def diff_recordings(before: Summary, after: Summary) -> Difference:
+    """The second recording's figures less the first's, the largest relative change first.
+
+    Figures that neither has are left out.
+    """
+    names = dict.fromkeys([*after.figures, *before.figures])
+    changes = [_change(name, before.figures.get(name), after.figures.get(name)) for name in names]
+    changes = [each for each in changes if each.before is not None or each.after is not None]
+    return Difference(
+        kind="recordings",
+        figures=tuple(sorted(changes, key=lambda change: -abs(change.relative))),
+        holders={},
+        is_partial=before.state.is_partial or after.state.is_partial,
+    )
+
+
+def _change(name: str, before: Figure | None, after: Figure | None) -> Change:
+    unit = (after or before or Figure(name, None, "")).unit
+    missing = next((each for each in (before, after) if each is None or each.value is None), None)
+    reason = None
+    if before is None or after is None or missing is not None:
+        side = "the first" if before is None or before.value is None else "the second"
+        reason = (missing.reason if missing else None) or f"{side} recording has no such part"
+    return Change(
+        name, before.value if before else None, after.value if after else None, unit, reason
+    )

@@ -1,0 +1,110 @@
+"""What changed from one measurement to another, and limits on it.
+
+A figure of a difference is ``diff.`` and the figure's name: the second value less the first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from memscope.analysis.figure import Figure
+from memscope.analysis.limits import Verdict, judge, parse_limit
+from memscope.errors import MemscopeError
+
+PREFIX = "diff."
+_LIMIT = re.compile(r"\s*(\S+?)\s*((?:<=|>=|==|!=|<|>).*)", re.S)
+# A figure whose unit a limit on bytes is read in.
+_BYTES_FIGURE = "memory.peak_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A figure, or a holder of memory, before and after; None where it has no value, ``reason``."""
+
+    name: str
+    before: float | None
+    after: float | None
+    unit: str
+    reason: str | None = None
+
+    @property
+    def value(self) -> float | None:
+        """After less before; None where either is missing."""
+        return None if self.before is None or self.after is None else self.after - self.before
+
+    @property
+    def relative(self) -> float:
+        """The change over what was before; 0 where there is none, infinite from nothing."""
+        if not self.value or not self.before:
+            return float("inf") if self.value else 0.0
+        return self.value / abs(self.before)
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``diff --json`` prints it."""
+        return {
+            "before": self.before,
+            "after": self.after,
+            "value": self.value,
+            "unit": self.unit,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Two measurements of one kind ("recordings" or "snapshots").
+
+    ``figures``: by name, the largest change first. ``holders``: of snapshots, what grew by call
+    stack, label and stream, the largest growth first.
+    """
+
+    kind: str
+    figures: tuple[Change, ...]
+    holders: Mapping[str, tuple[Change, ...]]
+    is_partial: bool = False
+
+    def find(self, name: str) -> Change | None:
+        """The figure ``name`` ("diff.memory.peak_bytes"), or by its last part where that is one."""
+        short = name.removeprefix(PREFIX)
+        for change in self.figures:
+            if change.name == short:
+                return change
+        close = [each for each in self.figures if each.name.rpartition(".")[2] == short]
+        return close[0] if len(close) == 1 else None
+
+
+def judge_difference(difference: Difference, limits: Sequence[str]) -> tuple[Verdict, ...]:
+    """Verdicts on limits like "diff.peak_bytes <= 64 MiB". Raises MemscopeError."""
+    return tuple(_judge(difference, text) for text in limits)
+
+
+def check_limits(limits: Sequence[str]) -> None:
+    """Raises MemscopeError where a limit is not written as one on a difference."""
+    for text in limits:
+        _split(text)
+
+
+def _judge(difference: Difference, text: str) -> Verdict:
+    name, condition = _split(text)
+    change = difference.find(name)
+    if change is None:
+        names = ", ".join(PREFIX + each.name for each in difference.figures[:8])
+        raise MemscopeError(f"There is no figure {name!r} in this difference.", f"Name {names}.")
+    measured_as = _BYTES_FIGURE if difference.kind == "snapshots" else change.name
+    limit = replace(parse_limit(f"{measured_as} {condition}"), text=" ".join(text.split()))
+    figure = Figure(measured_as, change.value, change.unit, change.reason)
+    verdict = next(each for each in judge({measured_as: figure}, [limit]) if each.is_named)
+    return replace(verdict, figure=PREFIX + change.name, advice="")
+
+
+def _split(text: str) -> tuple[str, str]:
+    match = _LIMIT.fullmatch(text)
+    if match is None or not match[1].startswith(PREFIX):
+        raise MemscopeError(
+            f"{text!r} is no limit on a difference.",
+            "Write diff.FIGURE OP VALUE, like 'diff.peak_bytes <= 64 MiB'.",
+        )
+    return match[1], match[2]

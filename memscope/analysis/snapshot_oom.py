@@ -1,0 +1,168 @@
+"""The last out-of-memory event of a trace, set against the map as it stood at that moment.
+
+The allocator had given back its releasable cache before the event, so what is free then is pinned,
+or private. The file does not carry the card's size or a limit; it carries what the driver had left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memscope.analysis.fragmentation import Bucket, buckets
+from memscope.analysis.map_history import map_before
+from memscope.analysis.memory_map import SMALL_BYTES, SMALL_SEGMENT_BYTES, MemoryMap
+from memscope.interop.snapshot_trace import OOM, Trace
+from memscope.interop.torch_snapshot import ALLOCATED
+
+LARGE_SEGMENT_BYTES = 20 << 20
+LARGE_FROM_BYTES = 10 << 20
+SEGMENT_ROUNDING_BYTES = 2 << 20
+PAGE_BYTES = 2 << 20
+# The file does not say how large the card is; none has more than this (AMD's MI355X, in 2025).
+LARGEST_CARD_BYTES = 288 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class OomMoment:
+    """One oom event. ``requested_bytes`` is rounded as the allocator does.
+
+    ``device_free_bytes``: what the driver had left, None where the file does not say. ``memory``:
+    the map at the event. ``pool`` is a number into ``Snapshot.pools``; the default pool is 0.
+    """
+
+    event: int
+    requested_bytes: int
+    device_free_bytes: int | None
+    stream: int
+    pool: int
+    stack: int
+    max_split_bytes: int
+    memory: MemoryMap
+    buckets: tuple[Bucket, ...]
+
+    @property
+    def segment_bytes(self) -> int:
+        """What the driver was asked for to serve the request (get_allocation_size)."""
+        size = self.requested_bytes
+        if size <= SMALL_BYTES:
+            return SMALL_SEGMENT_BYTES
+        if size < LARGE_FROM_BYTES:
+            return LARGE_SEGMENT_BYTES
+        return -(-size // SEGMENT_ROUNDING_BYTES) * SEGMENT_ROUNDING_BYTES
+
+    @property
+    def has_hidden_limit(self) -> bool:
+        """Whether the driver had enough: a limit that the file does not carry was in force."""
+        free = self.device_free_bytes
+        return free is not None and free >= self.segment_bytes + PAGE_BYTES
+
+    @property
+    def room_bytes(self) -> int:
+        """What the driver could still give, as far as it is known to count."""
+        return 0 if self.has_hidden_limit else (self.device_free_bytes or 0)
+
+    @property
+    def own(self) -> tuple[Bucket, ...]:
+        """Buckets of the pool that the request was made in."""
+        return tuple(bucket for bucket in self.buckets if bucket.pool == self.pool)
+
+    @property
+    def private(self) -> tuple[Bucket, ...]:
+        """Buckets of other, private pools."""
+        return tuple(b for b in self.buckets if b.is_private and b.pool != self.pool)
+
+    @property
+    def fitting(self) -> tuple[Bucket, ...]:
+        """Buckets that can serve the request by pool, stream and size class."""
+        is_small = self.requested_bytes <= SMALL_BYTES
+        return tuple(b for b in self.own if b.stream == self.stream and b.is_small == is_small)
+
+    @property
+    def free_bytes(self) -> int:
+        """Free inside segments of the request's pool, of any stream."""
+        return sum(bucket.free_bytes for bucket in self.own)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Freed in the request's pool, but another stream may still use it."""
+        return sum(bucket.pending_bytes for bucket in self.own)
+
+    @property
+    def private_free_bytes(self) -> int:
+        """Free inside other, private pools."""
+        return sum(bucket.free_bytes for bucket in self.private)
+
+    @property
+    def largest_free_bytes(self) -> int:
+        """The largest free block that the request could have been served from."""
+        return max((bucket.largest_free_bytes for bucket in self.fitting), default=0)
+
+    @property
+    def has_fitting_block(self) -> bool:
+        """Whether one free block was large enough, in the right pool, stream and size class."""
+        return self.largest_free_bytes >= self.requested_bytes
+
+    @property
+    def is_barred(self) -> bool:
+        """Whether max_split_size_mb keeps such a block from serving so small a request."""
+        return self.requested_bytes < self.max_split_bytes <= self.largest_free_bytes
+
+    @property
+    def most_ever_bytes(self) -> int:
+        """What the request could have had if nothing of PyTorch had been there."""
+        return (self.device_free_bytes or 0) + self.memory.reserved_bytes
+
+    @property
+    def missing_bytes(self) -> int:
+        """What would have to become free beyond all that is free already."""
+        return max(self.requested_bytes - self.room_bytes - self.free_bytes, 0)
+
+
+def last_oom(trace: Trace, end: MemoryMap, max_split_bytes: int) -> OomMoment | None:
+    """The last out-of-memory event; None where there is none."""
+    rows = trace.where(OOM)
+    if not len(rows):
+        return None
+    event = int(rows[-1])
+    memory = map_before(end, trace, event)
+    free = int(trace.device_free[event])
+    return OomMoment(
+        event=event,
+        requested_bytes=int(trace.bytes[event]),
+        device_free_bytes=free if free >= 0 else None,
+        stream=int(trace.stream[event]),
+        pool=max(int(trace.pool[event]), 0),
+        stack=int(trace.stack[event]),
+        max_split_bytes=max_split_bytes,
+        memory=memory,
+        buckets=buckets(memory),
+    )
+
+
+def decide_oom(oom: OomMoment, *, grown_bytes: int = 0) -> str:
+    """The diagnosis that the map proves. ``grown_bytes``: what the user's own steps kept."""
+    wanted = oom.requested_bytes
+    if grown_bytes >= max(wanted, oom.memory.bytes_in(ALLOCATED) // 2):
+        return "growth"
+    if oom.has_fitting_block:
+        return "fragmentation" if oom.is_barred else "unknown"
+    if _largest(oom.fitting, "largest_with_pending_bytes") >= wanted:
+        return "pending_frees"
+    available = oom.room_bytes + oom.free_bytes
+    if available >= wanted:
+        return "fragmentation"
+    if available + oom.pending_bytes >= wanted:
+        return "pending_frees"
+    if available + oom.pending_bytes + oom.private_free_bytes >= wanted:
+        return "private_pools"
+    if grown_bytes >= oom.missing_bytes > 0:
+        return "growth"
+    if oom.has_hidden_limit:
+        return "memory_fraction"
+    return "request_too_large" if wanted > LARGEST_CARD_BYTES else "shortage"
+
+
+def _largest(found: Sequence[Bucket], name: str) -> int:
+    sizes: list[int] = [getattr(bucket, name) for bucket in found]
+    return max(sizes, default=0)

@@ -1,0 +1,104 @@
+"""Growth of allocated bytes from step to step, and who keeps what grows.
+
+The slope is Theil–Sen's, of the least that was allocated within each step: workspaces that come and
+go do not count. The first step is warm-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from memscope.analysis.holders import Holder, by_stack
+from memscope.analysis.memory_map import MemoryMap, last_allocations
+from memscope.analysis.replay import Replay
+from memscope.analysis.trace_steps import TraceSteps, find_steps
+from memscope.interop.snapshot_trace import Trace
+from memscope.interop.snapshot_values import Stacks
+from memscope.interop.torch_snapshot import Annotation
+
+Numbers = npt.NDArray[np.int64]
+
+WARMUP_STEPS = 1
+LEAST_BYTES_PER_STEP = 1024
+LEAST_SHARE = 0.005
+LEAST_RISING = 0.2
+MOST_POINTS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class TraceGrowth:
+    """``floors``: the least allocated within each step. ``grown_bytes``: last floor − first.
+
+    ``holders``: blocks that live at the end and were made after warm-up.
+    """
+
+    source: str
+    is_told: bool
+    floors: tuple[int, ...]
+    bytes_per_step: float
+    holders: tuple[Holder, ...]
+
+    @property
+    def steps(self) -> int:
+        """Number of steps in the trace."""
+        return len(self.floors)
+
+    @property
+    def grown_bytes(self) -> int:
+        """How much more is allocated after the last step than after warm-up."""
+        return self.floors[-1] - self.floors[WARMUP_STEPS]
+
+    @property
+    def is_growing(self) -> bool:
+        """Beyond 1 KiB a step and 0.5 % over the trace, not in one jump, and still at its end."""
+        floors = np.array(self.floors[WARMUP_STEPS:], dtype=np.int64)
+        rises = float((np.diff(floors) > 0).mean())
+        late = _slope(floors[len(floors) // 2 :])
+        return (
+            self.bytes_per_step > LEAST_BYTES_PER_STEP
+            and self.grown_bytes > LEAST_SHARE * self.floors[-1]
+            and rises >= LEAST_RISING
+            and late >= self.bytes_per_step / 2
+        )
+
+
+def measure_growth(
+    trace: Trace,
+    played: Replay,
+    end: MemoryMap,
+    stacks: Stacks,
+    annotations: Sequence[Annotation],
+    device: int,
+) -> TraceGrowth | None:
+    """Growth over a trace; None where no steps are to be seen in it."""
+    steps = find_steps(trace, annotations, device)
+    if steps is None or len(steps) < WARMUP_STEPS + 3:
+        return None
+    floors = np.minimum.reduceat(played.allocated[1:], steps.starts)
+    return TraceGrowth(
+        source=steps.source,
+        is_told=steps.is_told,
+        floors=tuple(floors.tolist()),
+        bytes_per_step=_slope(floors[WARMUP_STEPS:]),
+        holders=_keepers(trace, steps, end, stacks),
+    )
+
+
+def _slope(values: Numbers) -> float:
+    """Theil–Sen: the median of the slopes between all pairs, of at most MOST_POINTS values."""
+    if len(values) < 2:
+        return 0.0
+    place = np.unique(np.linspace(0, len(values) - 1, min(len(values), MOST_POINTS)).astype(int))
+    first, second = np.triu_indices(len(place), k=1)
+    rise = (values[place[second]] - values[place[first]]) / (place[second] - place[first])
+    return float(np.median(rise))
+
+
+def _keepers(trace: Trace, steps: TraceSteps, end: MemoryMap, stacks: Stacks) -> tuple[Holder, ...]:
+    made = last_allocations(trace, len(trace), end.blocks.address)
+    is_late = end.is_live & (made >= steps.starts[WARMUP_STEPS])
+    return by_stack(end, stacks, 5, is_late)

@@ -1,0 +1,146 @@
+"""What changed from A to B, the largest growth first: two recordings, or two memory snapshots."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from memscope.cli.opening import add_warmup, read_summary
+from memscope.cli.text import align, clean
+from memscope.cli.verdicts import verdict_lines
+from memscope.errors import MemscopeError
+from memscope.units import format_value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memscope.analysis.difference import Change, Difference
+    from memscope.analysis.limits import Verdict
+    from memscope.storage import State
+
+_RECORDING = b"\xff\xff\xff\xff"
+_MOST = 10
+_TITLES = {"stack": "by call stack", "label": "by label", "stream": "by stream"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    add = parser.add_argument
+    add("before", metavar="A", help="a recording or a torch memory snapshot")
+    add("after", metavar="B", help="one of the same kind")
+    add(
+        "--limit",
+        metavar="'diff.FIGURE OP VALUE'",
+        action="append",
+        default=[],
+        help="a limit on what changed, like 'diff.peak_bytes <= 64 MiB'; exit code 1 where it is "
+        "broken",
+    )
+    add_warmup(parser)
+    add("--json", action="store_true", help="print it as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what changed; 1 where a limit is broken, 3 where a recording is partial."""
+    from memscope.analysis.difference import check_limits, judge_difference
+    from memscope.analysis.limits import exit_code
+
+    check_limits(args.limit)
+    difference, state = _read(args)
+    verdicts = judge_difference(difference, args.limit)
+    if args.json:
+        print(json.dumps(_to_json(difference, verdicts, state), indent=2, allow_nan=False))
+    else:
+        print("\n".join(_lines(args, difference, verdicts)))
+    return exit_code(verdicts, state)
+
+
+def _read(args: argparse.Namespace) -> tuple[Difference, State]:
+    from memscope.storage import State
+
+    kinds = [_kind(path) for path in (args.before, args.after)]
+    if kinds[0] != kinds[1]:
+        raise MemscopeError(
+            f"{args.before} is a {kinds[0]} and {args.after} is a {kinds[1]}.",
+            "Name two of one kind.",
+        )
+    if kinds[0] == "snapshot":
+        from memscope.analysis.diff_snapshots import diff_snapshots
+
+        return diff_snapshots(args.before, args.after), State("complete", 0, 0, 0, 0)
+    from memscope.analysis.diff_recordings import diff_recordings
+
+    before = read_summary(args.before, warm_up=args.warm_up)
+    after = read_summary(args.after, warm_up=args.warm_up)
+    state = before.state if before.state.is_partial else after.state
+    return diff_recordings(before, after), state
+
+
+def _kind(path: str) -> str:
+    from memscope.interop.guarded import file_size
+
+    size = file_size(path)
+    with open(path, "rb") as stream:
+        head = stream.read(len(_RECORDING))
+    return "recording" if head == _RECORDING or not size else "snapshot"
+
+
+def _to_json(difference: Difference, verdicts: Sequence[Verdict], state: State) -> dict[str, Any]:
+    return {
+        "kind": difference.kind,
+        "state": state.name,
+        "is_partial": difference.is_partial,
+        "figures": {f"diff.{each.name}": each.to_json() for each in difference.figures},
+        "holders": {
+            by: [{"name": each.name, **each.to_json()} for each in changes]
+            for by, changes in difference.holders.items()
+        },
+        "limits": [
+            {
+                "limit": verdict.limit,
+                "value": verdict.value,
+                "verdict": verdict.verdict,
+                "reason": verdict.reason,
+            }
+            for verdict in verdicts
+        ],
+    }
+
+
+def _lines(
+    args: argparse.Namespace, difference: Difference, verdicts: Sequence[Verdict]
+) -> list[str]:
+    note = " (partial)" if difference.is_partial else ""
+    lines = [clean(f"{args.before} → {args.after}"), "", f"figures{note}"]
+    lines += align(_row(change, change.name) for change in difference.figures)
+    for by, changes in difference.holders.items():
+        if changes:
+            lines += ["", f"live memory {_TITLES[by]}"]
+            lines += align(_row(change, _innermost(change.name)) for change in changes[:_MOST])
+            if len(changes) > _MOST:
+                lines.append(f"  {len(changes) - _MOST:,} more in --json")
+    if verdicts:
+        lines += ["", f"limits{note}", *verdict_lines(verdicts)]
+    return lines
+
+
+def _row(change: Change, name: str) -> tuple[str, ...]:
+    value = change.value
+    if value is None:
+        return (clean(name, 100), "not measured", "", clean(change.reason or "", 120))
+    sign = "+" if value > 0 else "−" if value < 0 else "±"
+    amount = f"{sign}{format_value(abs(value), change.unit)}"
+    values = [format_value(each or 0.0, change.unit) for each in (change.before, change.after)]
+    return (clean(name, 100), amount, _percent(change), f"{values[0]} → {values[1]}")
+
+
+def _percent(change: Change) -> str:
+    if not change.before:
+        return "new" if change.value else ""
+    return "gone" if not change.after else f"{change.relative:+.1%}"
+
+
+def _innermost(name: str) -> str:
+    """A call stack's first frames: all of it stands in --json."""
+    return " < ".join(name.split(" < ")[:2])
