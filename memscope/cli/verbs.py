@@ -20,6 +20,7 @@ VERBS = {
     "report": Verb("memscope.cli.report", "it ran: one HTML file that works offline"),
     "summary": Verb("memscope.cli.summary", "its figures and verdicts, as text or JSON"),
     "check": Verb("memscope.cli.check", "fail where a limit is broken"),
+    "diff": Verb("memscope.cli.diff", "it changed: what grew from A to B"),
     "export": Verb("memscope.cli.export", "its events as Arrow or Parquet"),
     "bench": Verb("memscope.cli.bench", "what recording costs"),
 }
