@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memscope.errors import MemscopeError
+from memscope.cli.output import appearing
 
 if TYPE_CHECKING:
     from memscope.recording import Recording
@@ -35,37 +33,12 @@ def run(args: argparse.Namespace) -> int:
 
     path = Path(args.output)
     with open_recording(args.recording) as recording:
-        with _appearing(path, force=args.force) as unfinished:
+        with appearing(path, force=args.force) as unfinished:
             rows = _WRITERS[args.to](recording, unfinished)
         state = recording.state
     note = f"; the recording is partial ({state})" if state.is_partial else ""
     print(f"{path}: {rows:,} events{note}", file=sys.stderr)
     return 3 if state.is_partial else 0
-
-
-@contextlib.contextmanager
-def _appearing(path: Path, *, force: bool) -> Iterator[Path]:
-    """A name to write to, which becomes ``path`` once all is written. Raises MemscopeError."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        _check_free(path, force=force)
-        yield unfinished
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise MemscopeError(
-            f"{path} cannot be written ({error.strerror or error}).",
-            "Name a folder that you may write to and that has room.",
-        ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
-
-
-def _check_free(path: Path, *, force: bool) -> None:
-    if path.is_dir():
-        raise MemscopeError(f"{path} is a folder.", "Name a file in it.")
-    if path.exists() and not force:
-        raise MemscopeError(f"{path} exists.", "Name another file, or overwrite it with --force.")
 
 
 def _write_arrow(recording: Recording, path: Path) -> int:

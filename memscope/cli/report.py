@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from memscope.cli.needs import needing
 from memscope.cli.opening import add_warmup
-from memscope.cli.output import output_folder
-from memscope.errors import MemscopeError
+from memscope.cli.output import appearing, check_free, output_folder
 
 if TYPE_CHECKING:
     from memscope.storage import State
@@ -59,34 +58,11 @@ def write_report(
     from memscope.analysis.timeline import read_timeline
     from memscope.recording import open_recording
 
-    _check_free(path, force=force)
+    check_free(path, force=force)  # before the work, too
     with open_recording(source) as recording:
         timeline = read_timeline(recording, at=at, warmup_steps=warm_up)
         summary = summarize(timeline, recording.state)
         page = render_report(summary, timeline, read_residency_map(recording, timeline, at=at))
-        _write(path, page, force=force)
+        with appearing(path, force=force) as unfinished:
+            unfinished.write_text(page, encoding="utf-8", newline="\n")
         return recording.state
-
-
-def _check_free(path: Path, *, force: bool) -> None:
-    if path.is_dir():
-        raise MemscopeError(f"{path} is a folder.", "Name a file in it with -o.")
-    if path.exists() and not force:
-        raise MemscopeError(f"{path} exists.", "Name another with -o, or use --force.")
-
-
-def _write(path: Path, page: str, *, force: bool) -> None:
-    """``page`` at ``path``, all of it or nothing."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(unfinished, "x", encoding="utf-8", newline="\n") as file:
-            file.write(page)
-        _check_free(path, force=force)
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise MemscopeError(
-            f"{path} cannot be written ({error.strerror or error}).",
-            "Name a folder with -o that you may write to and that has room.",
-        ) from None
-    finally:
-        unfinished.unlink(missing_ok=True)
