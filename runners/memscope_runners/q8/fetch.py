@@ -51,10 +51,12 @@ def open_model(name: str | None = None, progress: Progress = unseen) -> Checkpoi
 
 def _default_model(progress: Progress) -> CheckpointSource:
     target = cache_folder() / f"{DEFAULT_MODEL}{SUFFIX}"
-    if not target.exists():
+
+    def make() -> None:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as folder:
             write_checkpoint(GgufModel(fetch_gguf(Path(folder), progress)), target, progress)
-    return open_checkpoint(target)
+
+    return _kept(target, make)
 
 
 def _cached(
@@ -62,8 +64,17 @@ def _cached(
 ) -> CheckpointSource:
     """The quantized form of what these files hold, made if they are new or have changed."""
     target = cache_folder() / f"{path.resolve().stem}-{_identity(files)}{SUFFIX}"
-    if not target.exists():
-        write_checkpoint(read(), target, progress)
+    return _kept(target, lambda: write_checkpoint(read(), target, progress))
+
+
+def _kept(target: Path, make: Callable[[], None]) -> CheckpointSource:
+    """What the cache holds; made anew where it is missing, damaged or of another version."""
+    if target.exists():
+        try:
+            return open_checkpoint(target)
+        except MemscopeError:
+            target.unlink(missing_ok=True)
+    make()
     return open_checkpoint(target)
 
 

@@ -76,8 +76,9 @@ class TextStream:
         if text.endswith("\N{REPLACEMENT CHARACTER}"):
             return ""
         new, self._shown = text[len(self._shown) :], text
-        if "\n" in new:  # a safe place to start anew, so that the tail stays short
-            self._pending, self._shown = [], ""
+        if "\n" in new:  # a safe place to start anew, so that what is decoded again stays short
+            self._pending = [token_id]  # some decoders drop the space before a first token
+            self._shown = self._tokenizer.decode(self._pending)
         return new
 
     def finish(self) -> str:

@@ -132,6 +132,28 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+class WatchedModel(SyntheticModel):
+    """Notes how long the file is whenever a layer's first weight is asked for."""
+
+    folder: Path
+    lengths: list[int]
+
+    def tensor(self, name: str) -> torch.Tensor:
+        if name.endswith(".q"):
+            self.lengths.append(max(path.stat().st_size for path in self.folder.iterdir()))
+        return super().tensor(name)
+
+
+def test_each_slab_is_written_before_the_next_is_read(tmp_path: Path) -> None:
+    model = WatchedModel(TINY)
+    object.__setattr__(model, "folder", tmp_path)
+    object.__setattr__(model, "lengths", [])
+    write_checkpoint(model, tmp_path / "tiny.q8.safetensors")
+    slab_bytes = TINY.layer_layout.bytes
+    assert len(model.lengths) == TINY.layers
+    assert all(length >= layer * slab_bytes for layer, length in enumerate(model.lengths))
+
+
 def test_progress_counts_every_slab(tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     write_checkpoint(

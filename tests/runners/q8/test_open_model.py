@@ -48,6 +48,14 @@ def test_a_gguf_file_is_quantized_once(tmp_path: Path, cache: Path) -> None:
     assert torch.equal(quantizing[0].slab(0), open_model("synthetic:tiny").slab(0))
 
 
+def test_a_damaged_cache_is_made_anew(tmp_path: Path, cache: Path) -> None:
+    save_gguf(tmp_path / "tiny.gguf")
+    whole = open_model(str(tmp_path / "tiny.gguf")).slab(0).clone()
+    (kept,) = cache.iterdir()
+    kept.write_bytes(kept.read_bytes()[:5000])
+    assert torch.equal(open_model(str(tmp_path / "tiny.gguf")).slab(0), whole)
+
+
 def test_a_checkpoint_is_opened_where_it_lies(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "tiny.q8.safetensors"
     write_checkpoint(SyntheticModel(TINY), path)
