@@ -1,0 +1,78 @@
+"""Why memory ran out, as every view shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+FIGURES = ("requested", "total", "free", "allocated", "reserved", "limit")
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something to do, or not to do, and what it frees where that can be computed."""
+
+    setting: str
+    reason: str
+    frees_bytes: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "setting": self.setting,
+            "frees_bytes": self.frees_bytes,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of the card. ``glyph`` stands for it in the bar."""
+
+    name: str
+    bytes: int
+    glyph: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One diagnosis, or None where nothing failed, with what proves it and what follows.
+
+    ``why``: a paragraph. ``figures``: bytes by name, those that are known. ``shares``: parts of the
+    card that add up to ``bar_bytes``; none where too little is known.
+    """
+
+    diagnosis: str | None
+    why: str
+    source: str = "log"
+    device: int | None = None
+    device_name: str = ""
+    figures: dict[str, int] = field(default_factory=dict)
+    shares: tuple[Share, ...] = ()
+    help: tuple[Advice, ...] = ()
+    no_help: tuple[Advice, ...] = ()
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def bar_bytes(self) -> int:
+        """What the parts of the card add up to."""
+        return sum(share.bytes for share in self.shares)
+
+    def lines(self) -> tuple[str, ...]:
+        """More as text, below everything else."""
+        return ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``explain --json`` prints it."""
+        return {
+            "source": self.source,
+            "diagnosis": self.diagnosis,
+            "why": self.why,
+            "device": self.device,
+            **{f"{name}_bytes": self.figures.get(name) for name in FIGURES},
+            "bar": [{"name": share.name, "bytes": share.bytes} for share in self.shares],
+            "help": [advice.to_json() for advice in self.help],
+            "no_help": [advice.to_json() for advice in self.no_help],
+            "unknown": list(self.unknown),
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,326 @@
+"""What would help and what would not, for each diagnosis, in the settings of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from memscope.analysis.explanation import Advice
+from memscope.analysis.oom_situation import Situation, torch_size
+
+WHO_HOLDS_IT = "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"
+WHO_HOLDS_IT_HIP = "rocm-smi --showpids"
+SNAPSHOT = "memscope explain on a snapshot (torch.cuda.memory._dump_snapshot) tells"
+
+
+@dataclass(frozen=True, slots=True)
+class Counsel:
+    """Advice for one diagnosis, for and against, and what the text leaves open."""
+
+    help: tuple[Advice, ...] = ()
+    no_help: tuple[Advice, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def advise(diagnosis: str, situation: Situation) -> Counsel:
+    """Advice for ``diagnosis``."""
+    return _COUNSEL[diagnosis](situation)
+
+
+def _less(situation: Situation, count: int) -> Advice:
+    return Advice("smaller batch, shorter sequence", "the least that must go", count or None)
+
+
+def _no_allocator_setting(situation: Situation, reason: str) -> Iterator[Advice]:
+    if situation.variable:
+        name = "expandable_segments:True" if situation.can_expand else "max_split_size_mb"
+        yield Advice(f"{situation.variable}={name}", reason)
+
+
+def _empty_cache(situation: Situation) -> Advice:
+    module = {"HIP": "cuda", "": "cuda"}.get(situation.message.backend)
+    module = module or situation.message.backend.lower()
+    return Advice(f"torch.{module}.empty_cache()", "torch did it before it gave up")
+
+
+def _fragmentation(situation: Situation) -> Counsel:
+    shortfall = situation.shortfall
+    return Counsel(
+        help=(
+            *_unsplit(situation),
+            Advice("smaller or chunked request", "then the driver gives it itself", shortfall),
+        ),
+        no_help=(
+            *_already_expanding(situation),
+            _empty_cache(situation),
+            Advice("restart alone", "blocks split again in the same way"),
+        ),
+        unknown=(
+            f"the largest free block, and who keeps the segments from merging: {SNAPSHOT}",
+            *_own_memory(situation),
+        ),
+    )
+
+
+def _unsplit(situation: Situation) -> Iterator[Advice]:
+    """Settings that keep segments whole."""
+    cached, variable = situation.balance.cached, situation.variable
+    settings = situation.context.settings
+    if situation.context.has_expandable_segments:
+        if "max_split_size_mb" in settings:
+            yield Advice(
+                "remove max_split_size_mb",
+                "with expandable_segments reserved memory grows without end",
+                cached,
+            )
+        return
+    if not variable:
+        return
+    if situation.can_expand:
+        yield Advice(f"{variable}=expandable_segments:True", "at most; pages are remapped", cached)
+        return
+    reason = "at most; needs torch 1.10" if not situation.message.hint else "at most"
+    yield Advice(f"{variable}=max_split_size_mb:128", reason, cached)
+    yield Advice("torch 2.1 or later", f"{variable}=expandable_segments:True", cached)
+
+
+def _already_expanding(situation: Situation) -> Iterator[Advice]:
+    if situation.context.has_expandable_segments and situation.variable:
+        yield Advice(f"{situation.variable}=expandable_segments:True", "it was on already")
+
+
+def _own_memory(situation: Situation) -> Iterator[str]:
+    """Memory of the program outside torch, where it is the larger lever."""
+    own = situation.balance.own_outside
+    if own is not None and own > 2 << 30:
+        yield (
+            f"what holds {torch_size(own)} of this program outside torch (context, NCCL, graphs, "
+            "other libraries): more than a context takes"
+        )
+
+
+def _shortage(situation: Situation) -> Counsel:
+    balance = situation.balance
+    missing = balance.missing or 0
+    cached = torch_size(balance.cached or 0)
+    reason = f"only {cached} is cached: no setting makes room"
+    if situation.message.reserved is None or balance.room is None:
+        reason = "no setting makes room"
+    return Counsel(
+        help=(
+            _less(situation, missing),
+            *_others(situation),
+            Advice("fewer bytes a weight or a card more", "quantized weights, sharding, offload"),
+        ),
+        no_help=(*_no_allocator_setting(situation, reason), _empty_cache(situation)),
+        unknown=(f"which tensors hold it: {SNAPSHOT}", *_own_memory(situation)),
+    )
+
+
+def _others(situation: Situation) -> Iterator[Advice]:
+    others = situation.balance.others
+    if others is not None and others > 1 << 30:
+        yield Advice("stop other programs on the card", _who(situation), others)
+
+
+def _who(situation: Situation) -> str:
+    return WHO_HOLDS_IT_HIP if situation.message.backend == "HIP" else WHO_HOLDS_IT
+
+
+def _memory_fraction(situation: Situation) -> Counsel:
+    message = situation.message
+    if message.kind == "mps":
+        return Counsel(
+            help=(
+                _less(situation, situation.shortfall),
+                Advice(
+                    "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
+                    "no upper limit; the system may begin to swap",
+                ),
+            ),
+            no_help=(Advice("PYTORCH_CUDA_ALLOC_CONF=...", "not read on this device"),),
+            unknown=("how much memory the machine has",),
+        )
+    return Counsel(
+        help=(*_raised_fraction(situation), _less(situation, situation.balance.missing or 0)),
+        no_help=(
+            Advice("a larger card alone", "the fraction is what ran out"),
+            *_no_allocator_setting(situation, "the limit counts what is reserved"),
+            _empty_cache(situation),
+        ),
+        unknown=("who set the fraction: the program, a library or a setting of the allocator",),
+    )
+
+
+def _raised_fraction(situation: Situation) -> Iterator[Advice]:
+    message, limit, total = situation.message, situation.message.limit, situation.message.total
+    held = message.reserved or message.allocated
+    if limit is None or total is None or held is None:
+        return
+    needed = held.bytes + situation.wanted
+    fraction = -(-1000 * needed // max(total.bytes, 1)) / 1000
+    if fraction <= 1:
+        module = "xpu" if message.backend == "XPU" else "cuda"
+        yield Advice(
+            f"torch.{module}.set_per_process_memory_fraction({fraction:.3f})",
+            "at least; torch counts what it has reserved",
+            max(needed - limit.bytes, 0),
+        )
+
+
+def _outside(situation: Situation) -> Counsel:
+    balance = situation.balance
+    held = balance.others if balance.others is not None else balance.outside
+    return Counsel(
+        help=(
+            Advice("stop what else runs on the card", _who(situation), held),
+            Advice("another card: CUDA_VISIBLE_DEVICES", "one that nothing else uses"),
+        ),
+        no_help=(
+            *_no_allocator_setting(situation, "it governs torch's own memory only"),
+            _empty_cache(situation),
+        ),
+        unknown=(
+            "who holds it: a message of torch names no other program's memory"
+            if balance.others is None
+            else "which programs they are",
+            *_own_memory(situation),
+        ),
+    )
+
+
+def _pending_frees(situation: Situation) -> Counsel:
+    pending = situation.balance.pending
+    return Counsel(
+        help=(
+            Advice("torch.cuda.synchronize() before it", "lets the frees complete", pending),
+            Advice("fewer tensors in flight on side streams", "record_stream, NCCL, prefetch"),
+        ),
+        no_help=tuple(_no_allocator_setting(situation, "blocks in use cannot be merged")),
+        unknown=(f"which stream holds them: {SNAPSHOT}",),
+    )
+
+
+def _private_pools(situation: Situation) -> Counsel:
+    free = situation.balance.private_free
+    return Counsel(
+        help=(
+            Advice("capture fewer graphs or sizes", "at most", free),
+            Advice("one pool for all graphs: torch.cuda.graph(pool=...)", "at most", free),
+        ),
+        no_help=(
+            *_no_allocator_setting(situation, "a private pool lends nothing"),
+            _empty_cache(situation),
+        ),
+        unknown=(f"which graphs hold it: {SNAPSHOT}",),
+    )
+
+
+def _not_device_memory(situation: Situation) -> Counsel:
+    if situation.message.kind == "host":
+        return Counsel(
+            help=(
+                Advice("fewer or smaller DataLoader workers and prefetches", "host memory"),
+                Advice("a higher memory limit of the container", "dmesg and OOMKilled tell"),
+            ),
+            no_help=tuple(_no_allocator_setting(situation, "it is not device memory")),
+            unknown=("how much host memory there was",),
+        )
+    large = situation.message.backend == "XPU" and situation.wanted >= 4 << 30
+    return Counsel(
+        help=(
+            Advice("look at the first error in the log", "later ones may follow from it"),
+            Advice("free -g; ulimit -l -v; dmesg", "host memory, pinned memory, limits"),
+            *(
+                (Advice("UR_L0_USE_RELAXED_ALLOCATION_LIMITS=1", "4 GiB is a driver's limit"),)
+                if large
+                else ()
+            ),
+        ),
+        no_help=(
+            *_no_allocator_setting(situation, "there was enough in one piece for the driver"),
+            Advice("smaller weights on the device", "the device was not full"),
+        ),
+        unknown=("what refused: the text gives the device's figures only",),
+    )
+
+
+def _oversubscribed(situation: Situation) -> Counsel:
+    message, total = situation.message, situation.message.total
+    held = message.reserved or message.allocated
+    excess = held.bytes + situation.wanted - total.bytes if held and total else None
+    return Counsel(
+        help=(
+            Advice("smaller model, batch or sequence", "what it takes to stay on the card", excess),
+            Advice(
+                "NVIDIA control panel: CUDA - Sysmem Fallback Policy: prefer no fallback",
+                "fails at once instead of running slowly",
+            ),
+        ),
+        no_help=tuple(_no_allocator_setting(situation, "the card is too small for what is held")),
+        unknown=("how much of it is on the card",),
+    )
+
+
+def _request_too_large(situation: Situation) -> Counsel:
+    return Counsel(
+        help=(
+            Advice("look at the shape of the tensor at the top of the traceback", "it is wrong"),
+            Advice("chunk it", "if it is right, no card holds it in one piece"),
+        ),
+        no_help=(
+            *_no_allocator_setting(situation, "no setting makes the card larger"),
+            Advice("an empty card", "even that is too small"),
+        ),
+        unknown=("which operation asked: the traceback above the message says",),
+    )
+
+
+def _nvml_unavailable(situation: Situation) -> Counsel:
+    return Counsel(
+        help=(
+            Advice("smaller batch, model or sequence", "it was an out-of-memory error"),
+            Advice("print torch.cuda.mem_get_info() before it", "works without NVML"),
+            Advice("CUDA_VISIBLE_DEVICES=MIG-<uuid>", "where a MIG slice is meant"),
+        ),
+        no_help=(Advice("report a bug to PyTorch", "the text asks for it; it is known"),),
+        unknown=("what was asked for and what was there",),
+    )
+
+
+def _unknown(situation: Situation) -> Counsel:
+    message = situation.message
+    if message.kind == "retry":
+        return Counsel(
+            help=(Advice("lower the share of the card that is filled", "retries cost time"),),
+            unknown=("what torch held and cached then", "whether the retry succeeded"),
+        )
+    help_ = [Advice("look at the first error in the log", "this one may follow from it")]
+    if message.kind == "bare":
+        help_.append(Advice("CUDA_LAUNCH_BLOCKING=1", "the traceback then shows the true place"))
+    if message.kind == "disguise":
+        help_.append(Advice("without expandable_segments once", "the message then has its figures"))
+    return Counsel(
+        help=tuple(help_),
+        no_help=(
+            (Advice("guess at a setting", "none follows from this text"),)
+            if message.kind != "disguise"
+            else ()
+        ),
+        unknown=("what was allocated, cached and free: the text does not say",),
+    )
+
+
+_COUNSEL: dict[str, Callable[[Situation], Counsel]] = {
+    "fragmentation": _fragmentation,
+    "shortage": _shortage,
+    "memory_fraction": _memory_fraction,
+    "outside": _outside,
+    "pending_frees": _pending_frees,
+    "private_pools": _private_pools,
+    "not_device_memory": _not_device_memory,
+    "oversubscribed": _oversubscribed,
+    "request_too_large": _request_too_large,
+    "nvml_unavailable": _nvml_unavailable,
+    "unknown": _unknown,
+}

@@ -1,0 +1,96 @@
+"""Settings of vLLM and SGLang that give torch's own allocations more room while they serve.
+
+Both take a fixed share of the card for weights and KV cache; what fails inside torch afterwards
+lies beside that share, so that a smaller share helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memscope.analysis.explanation import Advice
+from memscope.analysis.oom_situation import Situation, lower_share
+
+# Diagnoses in which more room on the card, outside the server's share, would have helped.
+_ROOM_HELPS = ("fragmentation", "shortage", "private_pools", "pending_frees")
+_SHARES = {"vllm": "gpu_memory_utilization", "sglang": "mem_fraction_static"}
+
+
+def server_help(diagnosis: str, situation: Situation) -> tuple[Advice, ...]:
+    """Flags of the server that wrote the log, () where there is none or none would help."""
+    server = situation.context.server
+    if server not in _SHARES:
+        return ()
+    if diagnosis == "outside":
+        return tuple(_share_of_what_is_free(situation))
+    if diagnosis not in _ROOM_HELPS:
+        return ()
+    return (*_smaller_share(situation), *_FLAGS[server](situation))
+
+
+def server_no_help(diagnosis: str, situation: Situation) -> tuple[Advice, ...]:
+    """Flags of the server that seem to help and would not."""
+    if diagnosis not in _ROOM_HELPS or situation.context.server != "vllm":
+        return ()
+    return (
+        Advice("--kv-cache-dtype fp8", "the same share is filled with more KV blocks"),
+        Advice("--max-model-len lower", "the KV cache keeps its share"),
+    )
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _smaller_share(situation: Situation) -> Iterator[Advice]:
+    name = _SHARES[situation.context.server]
+    total = situation.message.total
+    if total is None or not total.bytes:
+        yield Advice(f"{_flag(name)} lower", "leaves more of the card to activations")
+        return
+    shortfall = max(situation.shortfall, 1)
+    share = situation.context.option(name)
+    if share is None or not 0 < share <= 1:
+        step = -(-100 * shortfall // total.bytes) / 100
+        yield Advice(f"{_flag(name)} lower by {step:.2f}", "at least", round(step * total.bytes))
+        return
+    lower = lower_share(share, shortfall, total.bytes)
+    if lower > 0:
+        freed = round((share - lower) * total.bytes)
+        yield Advice(f"{_flag(name)} {lower:.2f}", f"at most; it was {share:.2f}", freed)
+
+
+def _share_of_what_is_free(situation: Situation) -> Iterator[Advice]:
+    """A share that fits beside what others hold."""
+    name, balance = _SHARES[situation.context.server], situation.balance
+    total, free = situation.message.total, situation.message.free
+    if total is None or free is None or not total.bytes:
+        return
+    held = situation.message.reserved.bytes if situation.message.reserved else 0
+    others = balance.others if balance.others is not None else total.bytes - free.bytes - held
+    share = (total.bytes - others) * 100 // total.bytes / 100
+    if 0 < share < 1:
+        yield Advice(f"{_flag(name)} {share:.2f}", "at most, beside what others hold")
+
+
+def _vllm_flags(situation: Situation) -> Iterator[Advice]:
+    context = situation.context
+    seqs = context.option("max_num_seqs")
+    lower = f" {int(seqs) // 2}" if seqs and 2 <= seqs < 1e6 else " lower"
+    yield Advice(f"--max-num-seqs{lower}", "smaller activations, sampler and graphs")
+    yield Advice("--max-num-batched-tokens lower", "the peak of activations follows it")
+    if context.options.get("enforce_eager", "").lower() != "true":
+        graphs = context.accounts.get("graphs")
+        yield Advice(
+            "--enforce-eager", "no CUDA graphs; slower decoding", graphs.bytes if graphs else None
+        )
+
+
+def _sglang_flags(situation: Situation) -> Iterator[Advice]:
+    yield Advice("--chunked-prefill-size lower", "the peak of activations follows it")
+    yield Advice("--max-running-requests lower", "smaller batches and graphs")
+    if situation.context.options.get("disable_cuda_graph", "").lower() != "true":
+        yield Advice("--cuda-graph-max-bs lower, --disable-cuda-graph", "fewer graphs, or none")
+
+
+_FLAGS = {"vllm": _vllm_flags, "sglang": _sglang_flags}

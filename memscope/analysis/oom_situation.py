@@ -1,0 +1,89 @@
+"""What advice is made from: a message, its balance, and what the log says of its program."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from memscope.analysis.oom_balance import Balance
+from memscope.interop.log_context import LogContext
+from memscope.interop.oom_formats import OomMessage
+
+_ALLOCATORS = {
+    "": "PYTORCH_CUDA_ALLOC_CONF",
+    "CUDA": "PYTORCH_CUDA_ALLOC_CONF",
+    "HIP": "PYTORCH_HIP_ALLOC_CONF",
+    "NPU": "PYTORCH_NPU_ALLOC_CONF",
+}
+_COMMON_NAME_SINCE = (2, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One message in its log."""
+
+    message: OomMessage
+    balance: Balance
+    context: LogContext
+    device_name: str = ""
+
+    @property
+    def place(self) -> str:
+        """Which device, as a sentence names it."""
+        message = self.message
+        name = "the MPS device" if message.kind == "mps" else self.device_name or "the device"
+        if message.device is not None and not self.device_name:
+            kind = "GPU" if message.backend in ("", "CUDA", "HIP", "XPU") else message.backend
+            name = f"{kind} {message.device}"
+        return f"{name} ({torch_size(message.total.bytes)})" if message.total else name
+
+    @property
+    def variable(self) -> str:
+        """The environment variable of torch's allocator, "" where the device has none."""
+        if self.message.variable or self.context.setting_variable:
+            return self.message.variable or self.context.setting_variable
+        name = _ALLOCATORS.get(self.message.backend, "")
+        is_common = self.context.torch_version >= _COMMON_NAME_SINCE
+        return "PYTORCH_ALLOC_CONF" if name and is_common else name
+
+    @property
+    def can_expand(self) -> bool:
+        """Whether this torch knows expandable segments (since 2.1)."""
+        message = self.message
+        if message.backend not in _ALLOCATORS or message.kind != "torch":
+            return False
+        return (
+            message.is_sentence
+            or message.hint == "expandable_segments"
+            or self.context.torch_version >= (2, 1)
+        )
+
+    @property
+    def wanted(self) -> int:
+        """Bytes asked for."""
+        return self.message.requested.bytes if self.message.requested else 0
+
+    @property
+    def shortfall(self) -> int:
+        """Bytes that the driver lacked for the request, cached ones left out."""
+        room = self.balance.room
+        return max(self.wanted - room.bytes, 0) if room else 0
+
+
+def torch_size(count: int) -> str:
+    """Bytes as torch prints them, so that figures are found again in the log ("10.84 GiB")."""
+    size = abs(count)
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= factor:
+            return f"{count / factor:.2f} {unit}"
+    return f"{count} bytes"
+
+
+def lower_share(share: float, free_bytes: int, total_bytes: int) -> float:
+    """A share of the card lower by at least ``free_bytes``, in steps of 0.01."""
+    return round(share - math.ceil(100 * free_bytes / total_bytes - 1e-9) / 100, 2)
+
+
+def raise_share(share: float, more_bytes: int, total_bytes: int) -> float:
+    """A share of the card higher by at least ``more_bytes``, in steps of 0.01."""
+    return round(share + math.ceil(100 * more_bytes / total_bytes - 1e-9) / 100, 2)

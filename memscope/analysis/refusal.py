@@ -1,0 +1,395 @@
+"""Why an inference server refused to start, and what would have let it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from memscope.analysis.explanation import Advice, Explanation, Share
+from memscope.analysis.oom_advice import WHO_HOLDS_IT, Counsel
+from memscope.analysis.oom_balance import CONTEXT_BYTES, OUTSIDE_SHARE
+from memscope.analysis.oom_situation import lower_share, raise_share, torch_size
+from memscope.interop.log_context import LogContext
+from memscope.interop.server_refusals import Refusal
+
+_NO_ALLOCATOR = Advice("PYTORCH_CUDA_ALLOC_CONF=...", "the budget is counted before it matters")
+# More than this share of a card is not to be had: context and libraries take the rest.
+_HIGHEST_SHARE = 0.98
+_OVERLARGE = "more than the card has"
+
+
+def explain_refusal(refusal: Refusal, context: LogContext) -> Explanation:
+    """The explanation of one refusal."""
+    diagnosis, why, counsel = _EXPLAIN[refusal.kind](refusal, context)
+    figures = {
+        name: size.bytes
+        for name in ("requested", "total", "free")
+        if (size := getattr(refusal, name)) is not None
+    }
+    return Explanation(
+        diagnosis=diagnosis,
+        why=why,
+        device=refusal.device,
+        device_name="" if refusal.device is None else f"GPU {refusal.device}",
+        figures=figures,
+        shares=_shares(refusal, context),
+        help=counsel.help,
+        no_help=counsel.no_help,
+        unknown=counsel.unknown,
+    )
+
+
+_Explained = tuple[str, str, Counsel]
+
+
+def _free(refusal: Refusal, context: LogContext) -> _Explained:
+    total, free, wanted = refusal.total, refusal.free, refusal.requested
+    if total is None or free is None or wanted is None or not total.bytes:
+        return "unknown", "vLLM found less memory free than it wants.", Counsel()
+    used = total.bytes - free.bytes
+    missing = max(wanted.bytes - free.bytes, 0)
+    share = free.bytes * 100 // total.bytes / 100
+    beyond = used - CONTEXT_BYTES
+    has_others = beyond >= missing or beyond * OUTSIDE_SHARE > total.bytes
+    held = (
+        "something else holds the card"
+        if has_others
+        else "about what a context and the driver take by themselves: the share is too large"
+    )
+    why = (
+        f"vLLM wants {torch_size(wanted.bytes)} of {torch_size(total.bytes)} "
+        f"(--gpu-memory-utilization {refusal.utilization:g}), and {torch_size(free.bytes)} was "
+        f"free when it started. {torch_size(used)} was in use before it had loaded anything: "
+        f"{held}."
+    )
+    stop = Advice("stop what else runs on the card", WHO_HOLDS_IT, missing)
+    counsel = Counsel(
+        help=(
+            *((stop,) if has_others else ()),
+            Advice(f"--gpu-memory-utilization {share:.2f}", "at most, with what is free now"),
+            *(
+                (Advice("another card: CUDA_VISIBLE_DEVICES", "an empty one"),)
+                if has_others
+                else ()
+            ),
+        ),
+        no_help=(
+            _NO_ALLOCATOR,
+            Advice("--max-model-len lower", "the share is compared before the model is looked at"),
+        ),
+        unknown=(("who holds the rest",) if has_others else ())
+        + ("whether weights and KV cache fit into the smaller share",),
+    )
+    return ("outside" if has_others else "server_budget"), why, counsel
+
+
+def _kv(refusal: Refusal, context: LogContext) -> _Explained:
+    needed, available = refusal.requested, refusal.available
+    if needed is None or available is None:
+        return "server_budget", "One request of full length does not fit.", Counsel()
+    missing = max(needed.bytes - available.bytes, 0)
+    length = f" ({refusal.wanted:,} tokens)" if refusal.wanted else ""
+    fits = f" {refusal.fitting:,} tokens would fit." if refusal.fitting else ""
+    why = (
+        f"vLLM's budget is too small for one request of full length{length}: it needs "
+        f"{torch_size(needed.bytes)} of KV cache and {torch_size(available.bytes)} is left after "
+        f"weights and activations, {torch_size(missing)} too little.{fits}"
+    )
+    help_ = []
+    if refusal.fitting:
+        help_.append(Advice(f"--max-model-len {refusal.fitting}", "at most", missing))
+    else:
+        help_.append(Advice("--max-model-len lower", "KV cache grows with it", missing))
+    help_ += [*_half_kv(context, needed.bytes, available.bytes), *_higher_share(context, missing)]
+    help_ += [*_no_graphs(context), *_split(context, needed.bytes // 2)]
+    no_help = [_NO_ALLOCATOR, Advice("--max-num-seqs lower", "one request alone does not fit")]
+    if _is_hopeless(context, missing):
+        no_help.append(Advice("--gpu-memory-utilization higher alone", _OVERLARGE))
+    return "server_budget", why, Counsel(tuple(help_), tuple(no_help), _unknown_share(context))
+
+
+def _tokens(refusal: Refusal, context: LogContext) -> _Explained:
+    wanted, fitting = refusal.wanted or 0, refusal.fitting or 0
+    why = (
+        f"vLLM's budget is too small for one request of full length: {wanted:,} tokens are "
+        f"allowed and the KV cache that is left after weights and activations holds {fitting:,}."
+    )
+    halved = ", which is enough" if 2 * fitting >= wanted else ", not enough alone"
+    help_ = [Advice(f"--max-model-len {fitting}", "at most")] if fitting else []
+    if not _has_small_kv(context):
+        help_.append(Advice("--kv-cache-dtype fp8", f"holds twice the tokens{halved}"))
+    help_ += [Advice("--gpu-memory-utilization higher", "more of the card for KV cache")]
+    help_ += [*_no_graphs(context), *_split(context, None)]
+    no_help = (_NO_ALLOCATOR, Advice("--max-num-seqs lower", "one request alone does not fit"))
+    unknown = ("the bytes of KV cache a token", *_unknown_share(context))
+    return "server_budget", why, Counsel(tuple(help_), no_help, unknown)
+
+
+def _no_kv(refusal: Refusal, context: LogContext) -> _Explained:
+    if refusal.server == "sglang":
+        return _no_kv_sglang(refusal, context)
+    left = context.accounts.get("kv")
+    weights = context.accounts.get("weights")
+    deficit = max(-left.bytes, 0) if left is not None else None
+    spent = f" ({torch_size(weights.bytes)} of weights)" if weights else ""
+    short = f", {torch_size(deficit)} more than it" if deficit else ""
+    why = (
+        f"vLLM has no memory for the KV cache: weights{spent} and activations take its share of "
+        f"the card{short}."
+    )
+    help_ = [*_higher_share(context, deficit or 0)]
+    help_ += [
+        Advice("--max-num-batched-tokens lower", "the peak of activations follows it"),
+        Advice("--max-num-seqs lower", "smaller activations and graphs"),
+        *_no_graphs(context),
+        Advice(
+            "quantized weights",
+            "half or a quarter of them",
+            weights.bytes // 2 if weights else None,
+        ),
+        *_split(context, weights.bytes // 2 if weights else None),
+    ]
+    no_help = (
+        _NO_ALLOCATOR,
+        Advice("--kv-cache-dtype fp8", "nothing is left for a KV cache of any type"),
+        Advice("--gpu-memory-utilization lower", "the share is what ran out"),
+    )
+    unknown = [] if weights else ["how much the weights take"]
+    if left is None:
+        unknown.append("by how much the share is exceeded")
+    return "server_budget", why, Counsel(tuple(help_), no_help, tuple(unknown))
+
+
+def _no_kv_sglang(refusal: Refusal, context: LogContext) -> _Explained:
+    before, after = context.accounts.get("before_weights"), context.accounts.get("after_weights")
+    fraction = refusal.utilization or context.option("mem_fraction_static")
+    is_measured = before is not None and after is not None and before.bytes > after.bytes > 0
+    spent = (
+        f" {torch_size(before.bytes - after.bytes)} of weights took {torch_size(before.bytes)} "
+        f"down to {torch_size(after.bytes)}."
+        if is_measured and before and after
+        else ""
+    )
+    share = f" ({fraction:g})" if fraction else ""
+    why = (
+        f"SGLang has no memory for the KV cache: the weights take its static share of the "
+        f"card{share}.{spent}"
+    )
+    help_ = []
+    if is_measured and before and after:
+        least = raise_share(1 - after.bytes / before.bytes, 1, before.bytes)
+        if least < 1:
+            help_.append(Advice(f"--mem-fraction-static {least:.2f}", "more than this"))
+    else:
+        help_.append(Advice("--mem-fraction-static higher", "it holds weights and KV cache"))
+    help_ += [
+        Advice("--max-running-requests lower", "smaller state and buffers"),
+        Advice("--tp-size higher, quantized weights", "fewer bytes of weights a card"),
+    ]
+    no_help = (
+        Advice("--mem-fraction-static lower", "helps when it serves, not here"),
+        Advice("--context-length lower", "not even one page is left"),
+        _NO_ALLOCATOR,
+    )
+    unknown = () if is_measured else ("how much was free before and after the weights",)
+    return "server_budget", why, Counsel(tuple(help_), no_help, unknown)
+
+
+def _changed(refusal: Refusal, context: LogContext) -> _Explained:
+    before, after = refusal.free, refusal.available
+    grown = after.bytes - before.bytes if before and after else 0
+    why = (
+        f"Another program gave {torch_size(max(grown, 0))} back while vLLM measured its own use, "
+        "so that the measurement makes no sense; vLLM refuses to go on."
+    )
+    return (
+        "outside",
+        why,
+        Counsel(
+            help=(
+                Advice("start it again", "once the other program has gone"),
+                Advice("--kv-cache-memory-bytes N", "skips the measurement"),
+                Advice("one server a card at a time while they start", WHO_HOLDS_IT),
+            ),
+            no_help=(
+                _NO_ALLOCATOR,
+                Advice("--gpu-memory-utilization lower", "it is compared first"),
+            ),
+            unknown=("which program it was",),
+        ),
+    )
+
+
+def _warmup(refusal: Refusal, context: LogContext) -> _Explained:
+    requests = refusal.wanted or 0
+    why = (
+        f"vLLM ran out while it warmed up for {requests:,} requests at once: the KV cache has its "
+        "share already, and logits and sampler buffers for so many do not fit beside it."
+    )
+    share = context.option("gpu_memory_utilization")
+    lower = f" {lower_share(share, 1, 50):.2f}" if share and 0.05 < share <= 1 else " lower"
+    help_ = (
+        Advice(f"--max-num-seqs {max(requests // 4, 1)}", "sampler buffers follow it"),
+        Advice(f"--gpu-memory-utilization{lower}", "leaves room beside the KV cache"),
+        *_no_graphs(context),
+    )
+    no_help = (Advice("--gpu-memory-utilization higher", "the KV cache would take it"),)
+    return "server_budget", why, Counsel(help_, no_help, ("how much was missing",))
+
+
+def _unbalanced(refusal: Refusal, context: LogContext) -> _Explained:
+    least, local = refusal.free, refusal.available
+    figures = (
+        f" One has {torch_size(least.bytes)} free and another {torch_size(local.bytes)}."
+        if least and local
+        else ""
+    )
+    why = (
+        f"SGLang found its cards unequally free: something else holds memory on one of "
+        f"them.{figures}"
+    )
+    missing = max(local.bytes - least.bytes, 0) if least and local else None
+    return (
+        "outside",
+        why,
+        Counsel(
+            help=(
+                Advice("stop what else runs on the cards", WHO_HOLDS_IT, missing),
+                Advice("--mem-fraction-static lower", "counted on the fullest card"),
+            ),
+            no_help=(_NO_ALLOCATOR,),
+            unknown=("which card and which program",),
+        ),
+    )
+
+
+def _slots(refusal: Refusal, context: LogContext) -> _Explained:
+    name = "TGI" if refusal.server == "tgi" else "SGLang"
+    tokens = (
+        f": {refusal.wanted:,} tokens were needed and {refusal.fitting:,} were left"
+        if refusal.wanted is not None and refusal.fitting is not None
+        else ""
+    )
+    why = f"{name}'s own KV cache or request slots ran out while it served{tokens}."
+    if refusal.server == "tgi":
+        help_ = [Advice("--max-batch-prefill-tokens lower", "the peak follows it")]
+    else:
+        help_ = [
+            Advice("--max-running-requests lower", "fewer requests share the KV cache"),
+            Advice("--mem-fraction-static higher", "a larger KV cache"),
+            Advice("--chunked-prefill-size lower", "fewer tokens at once"),
+        ]
+    return (
+        "server_budget",
+        why,
+        Counsel(tuple(help_), (_NO_ALLOCATOR,), ("which requests held it",)),
+    )
+
+
+def _sequences(refusal: Refusal, context: LogContext) -> _Explained:
+    wanted, fitting = refusal.wanted or 0, refusal.fitting or 0
+    why = (
+        f"vLLM's budget is too small for {wanted:,} sequences at once: this model keeps a state a "
+        f"sequence, and {fitting:,} fit beside its weights."
+    )
+    help_ = (
+        Advice(f"--max-num-seqs {max(fitting, 1)}", "at most"),
+        Advice("--gpu-memory-utilization higher", "more states fit"),
+    )
+    no_help = (_NO_ALLOCATOR, Advice("--max-model-len lower", "the state does not grow with it"))
+    return "server_budget", why, Counsel(help_, no_help, ("the bytes of one state",))
+
+
+def _total(context: LogContext) -> int | None:
+    """Bytes of the card as the log has them, or as its budget gives them."""
+    total, budget = context.accounts.get("total"), context.accounts.get("budget")
+    share = context.option("gpu_memory_utilization")
+    if total is not None and total.bytes > 0:
+        return total.bytes
+    return round(budget.bytes / share) if budget is not None and share else None
+
+
+def _higher_share(context: LogContext, missing: int) -> Iterator[Advice]:
+    total, share = _total(context), context.option("gpu_memory_utilization")
+    if total is None or share is None or not 0 < share <= 1:
+        least = f"by {torch_size(missing)} at least" if missing else "weights and KV share it"
+        yield Advice("--gpu-memory-utilization higher", least, missing or None)
+        return
+    higher = raise_share(share, max(missing, 1), total)
+    if higher <= _HIGHEST_SHARE:
+        gained = round((higher - share) * total)
+        yield Advice(f"--gpu-memory-utilization {higher:.2f}", f"it was {share:.2f}", gained)
+
+
+def _is_hopeless(context: LogContext, missing: int) -> bool:
+    total, share = _total(context), context.option("gpu_memory_utilization")
+    if total is None or share is None:
+        return False
+    return raise_share(share, max(missing, 1), total) > _HIGHEST_SHARE
+
+
+def _has_small_kv(context: LogContext) -> bool:
+    return context.options.get("kv_cache_dtype", "").lower().startswith(("fp8", "int8", "nvfp4"))
+
+
+def _half_kv(context: LogContext, needed: int, available: int) -> Iterator[Advice]:
+    if not _has_small_kv(context):
+        enough = "enough" if needed // 2 <= available else "not enough alone"
+        yield Advice("--kv-cache-dtype fp8", f"half of a 16-bit KV cache; {enough}", needed // 2)
+
+
+def _no_graphs(context: LogContext) -> Iterator[Advice]:
+    if context.options.get("enforce_eager", "").lower() == "true":
+        return
+    graphs = context.accounts.get("graphs")
+    yield Advice(
+        "--enforce-eager", "no CUDA graphs; slower decoding", graphs.bytes if graphs else None
+    )
+
+
+def _split(context: LogContext, frees: int | None) -> Iterator[Advice]:
+    size = context.option("tensor_parallel_size")
+    doubled = int(size) * 2 if size and 1 <= size <= 64 else 2
+    yield Advice(f"--tensor-parallel-size {doubled}", "twice the cards, half on each", frees)
+
+
+def _unknown_share(context: LogContext) -> tuple[str, ...]:
+    if _total(context) is not None and context.option("gpu_memory_utilization") is not None:
+        return ()
+    return ("the card's size and the share: the log has no line with both",)
+
+
+def _shares(refusal: Refusal, context: LogContext) -> tuple[Share, ...]:
+    total, free = refusal.total, refusal.free
+    if total is not None and free is not None and 0 <= free.bytes <= total.bytes:
+        return (
+            Share("in use before it started", total.bytes - free.bytes, "x"),
+            Share("free", free.bytes, "."),
+        )
+    return _budget_shares(context)
+
+
+def _budget_shares(context: LogContext) -> tuple[Share, ...]:
+    """vLLM's account of its share, where the log has all of it."""
+    names = {"weights": "#", "activations": "=", "non_torch": "x", "kv": "."}
+    parts = {name: context.accounts.get(name) for name in names}
+    if any(part is None or part.bytes < 0 for part in parts.values()):
+        return ()
+    labels = {"kv": "KV cache", "non_torch": "outside torch"}
+    return tuple(
+        Share(labels.get(name, name), part.bytes, names[name])
+        for name, part in parts.items()
+        if part is not None and part.bytes
+    )
+
+
+_EXPLAIN: dict[str, Callable[[Refusal, LogContext], _Explained]] = {
+    "free": _free,
+    "kv": _kv,
+    "tokens": _tokens,
+    "no_kv": _no_kv,
+    "changed": _changed,
+    "warmup": _warmup,
+    "unbalanced": _unbalanced,
+    "slots": _slots,
+    "sequences": _sequences,
+}

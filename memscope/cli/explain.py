@@ -1,0 +1,134 @@
+"""Why memory ran out: from a log, a torch memory snapshot or a recording. `-` reads a pipe."""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import json
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from memscope.analysis.explanation import Explanation
+from memscope.cli.explanation_text import explanation_lines
+from memscope.errors import MemscopeError
+
+HEAD_BYTES = 1 << 12
+_GZIP = b"\x1f\x8b"
+_PICKLE = b"\x80"
+_RECORDING = b"\xff\xff\xff\xff"
+_JSON_KEYS = (b'"segments"', b'"device_traces"', b'"segment_type"')
+# Of a text no more than this share is control characters.
+_CONTROL_SHARE = 0.1
+_NAME_A_FILE = "Name a log, a torch memory snapshot or a recording, or - for standard input."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    add = parser.add_argument
+    add("file", metavar="FILE", help="a log, a torch memory snapshot, a recording, or - for a pipe")
+    add("--json", action="store_true", help="print it as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explain and print; 0 whatever the diagnosis is."""
+    explanation = explain(args.file)
+    if args.json:
+        print(json.dumps(explanation.to_json(), indent=2, allow_nan=False))
+    else:
+        print("\n".join(explanation_lines(explanation)))
+    return 0
+
+
+def explain(name: str) -> Explanation:
+    """The explanation of the file ``name``, "-" for standard input. Raises MemscopeError."""
+    with _opened(name) as stream:
+        head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
+        inner = _unpacked(head) if head.startswith(_GZIP) else head
+        kind = _kind(inner)
+        if kind == "log":
+            return _explain_log(stream, is_packed=inner is not head)
+        if name != "-":
+            return _explain_file(kind, name)
+        with tempfile.NamedTemporaryFile(suffix=".explain") as copy:
+            shutil.copyfileobj(stream, copy)
+            copy.flush()
+            return _explain_file(kind, copy.name)
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[io.BufferedReader]:
+    if name == "-":
+        if sys.stdin.isatty():
+            raise MemscopeError("Nothing comes in.", "Pipe a log in, or name a file.")
+        yield cast(io.BufferedReader, sys.stdin.buffer)
+        return
+    path = Path(name)
+    if path.is_dir():
+        raise MemscopeError(f"{name} is a folder.", _NAME_A_FILE)
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise MemscopeError(f"{name} cannot be read ({reason}).", _NAME_A_FILE) from None
+    with stream:
+        yield stream
+
+
+def _kind(head: bytes) -> str:
+    """What a file that begins with ``head`` is. Raises MemscopeError where it is nothing known."""
+    if not head.strip():
+        raise MemscopeError("The input is empty.", _NAME_A_FILE)
+    if head.startswith(_PICKLE):
+        return "snapshot"
+    if head.startswith(_RECORDING):
+        return "recording"
+    if head.lstrip()[:1] in (b"{", b"[") and any(key in head for key in _JSON_KEYS):
+        return "snapshot"
+    if head[:2] not in (b"\xff\xfe", b"\xfe\xff"):
+        control = sum(byte < 9 or 13 < byte < 27 for byte in head)
+        if control > _CONTROL_SHARE * len(head):
+            raise MemscopeError(
+                "The input is no text and nothing that memscope knows.", _NAME_A_FILE
+            )
+    return "log"
+
+
+def _unpacked(head: bytes) -> bytes:
+    """The beginning of what a gzip file holds."""
+    try:
+        return zlib.decompressobj(31).decompress(head, HEAD_BYTES)
+    except zlib.error:
+        raise MemscopeError("The input is a damaged gzip file.", "Pack it again.") from None
+
+
+def _explain_log(stream: io.BufferedReader, *, is_packed: bool) -> Explanation:
+    from memscope.analysis.oom import explain_reading
+    from memscope.interop.oom_message import read_log
+
+    if not is_packed:
+        return explain_reading(read_log(stream))
+    try:
+        with gzip.open(stream) as unpacked:
+            return explain_reading(read_log(cast(BinaryIO, unpacked)))
+    except (OSError, EOFError, zlib.error):
+        raise MemscopeError("The input is a damaged gzip file.", "Pack it again.") from None
+
+
+def _explain_file(kind: str, path: str) -> Explanation:
+    if kind == "snapshot":
+        from memscope.analysis.snapshot import explain_snapshot
+
+        return explain_snapshot(path)
+    from memscope.analysis.oom_recording import explain_timeline
+    from memscope.analysis.timeline import read_timeline
+    from memscope.recording import open_recording
+
+    with open_recording(path) as recording:
+        return explain_timeline(read_timeline(recording), recording.state)

@@ -1,0 +1,96 @@
+"""An explanation as plain text: a paragraph to paste, the card as a bar, then what follows."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memscope.analysis.oom_situation import torch_size
+from memscope.cli.text import align, clean
+
+if TYPE_CHECKING:
+    from memscope.analysis.explanation import Advice, Explanation, Share
+
+WIDTH = 96
+BAR_CHARACTERS = 64
+SETTING_CHARACTERS = 56
+
+
+def explanation_lines(explanation: Explanation) -> list[str]:
+    """The lines, each without control characters."""
+    paragraph = " ".join((explanation.why, *explanation.notes))
+    lines = textwrap.wrap(clean(paragraph), WIDTH, break_on_hyphens=False)
+    if explanation.shares:
+        lines += ["", *_card(explanation)]
+    lines += _advice("would help, and what it frees", explanation.help, has_bytes=True)
+    lines += _advice("would not help", explanation.no_help)
+    if explanation.unknown:
+        lines += ["", "not known", *(f"  {clean(text)}" for text in explanation.unknown)]
+    more = explanation.lines()
+    if more:
+        lines += ["", *(_keep_shape(line) for line in more)]
+    return lines
+
+
+def _keep_shape(line: str) -> str:
+    """``line`` without control characters, its spaces kept: it may be part of a picture."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in line)
+
+
+def _card(explanation: Explanation) -> list[str]:
+    total = explanation.bar_bytes
+    card = explanation.figures.get("total")
+    name = clean(explanation.device_name, 60) or "card"
+    title = f"{name}  {torch_size(total)}"
+    if card is not None and total > card + (card >> 10):
+        title = f"{name}  {torch_size(card)}, and {torch_size(total)} is in use"
+    rows = [
+        (
+            share.glyph,
+            clean(share.name, 60),
+            torch_size(share.bytes).rjust(12),
+            f"{share.bytes / total:.1%}".rjust(6),
+        )
+        for share in explanation.shares
+    ]
+    return [title, f"  [{bar(explanation.shares)}]", *align(rows)]
+
+
+def bar(shares: Sequence[Share], characters: int = BAR_CHARACTERS) -> str:
+    """``shares`` as one character a part, in proportion; no share that is there vanishes."""
+    total = sum(share.bytes for share in shares)
+    if not total:
+        return ""
+    exact = [share.bytes * characters / total for share in shares]
+    lengths = [max(int(length), 1) for length in exact]
+    while sum(lengths) != characters:
+        step = 1 if sum(lengths) < characters else -1
+        place = max(range(len(exact)), key=lambda i: step * (exact[i] - lengths[i]))
+        lengths[place] += step
+    return "".join(share.glyph * length for share, length in zip(shares, lengths, strict=True))
+
+
+def _advice(title: str, advice: Sequence[Advice], *, has_bytes: bool = False) -> list[str]:
+    if not advice:
+        return []
+    rows = []
+    for each in advice:
+        setting, reason = clean(each.setting, 160), clean(each.reason, 200)
+        size = (_size(each),) if has_bytes else ()
+        if len(setting) > SETTING_CHARACTERS:
+            rows.append((setting, *("" for _ in size), ""))
+            setting = ""
+        rows.append((setting, *size, reason))
+    return ["", title, *_columns(rows)]
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Rows below each other; one whose first cell is too wide for its column stands alone."""
+    wide = {i for i, row in enumerate(rows) if len(row[0]) > SETTING_CHARACTERS}
+    lines = iter(align(row for i, row in enumerate(rows) if i not in wide))
+    return [f"  {rows[i][0]}" if i in wide else next(lines) for i in range(len(rows))]
+
+
+def _size(advice: Advice) -> str:
+    return "-" if advice.frees_bytes is None else torch_size(advice.frees_bytes)

@@ -1,0 +1,164 @@
+"""What a log says besides its error: program, versions, options, and where its memory went."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from memscope.interop.sizes import SIZE, Size, parse_size
+
+# Options that decide about memory, as vLLM and SGLang name them; a log writes them in many ways.
+OPTIONS = (
+    "gpu_memory_utilization",
+    "max_model_len",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "enforce_eager",
+    "kv_cache_dtype",
+    "tensor_parallel_size",
+    "mem_fraction_static",
+    "max_running_requests",
+    "chunked_prefill_size",
+    "disable_cuda_graph",
+)
+MAX_SETTING = 200
+
+_OPTION = re.compile(
+    rf"(?:--)?\b({'|'.join(OPTIONS).replace('_', '[-_]')})(?![\w-])['\"]?[ =:]{{1,3}}"
+    r"['\"]?(-?[\w.]{1,24})"
+)
+_FLAG = re.compile(r"--(enforce-eager|disable-cuda-graph)(?![\w-])")
+_SERVERS = (
+    ("sglang", re.compile(r"sglang|mem[-_]fraction[-_]static")),
+    ("vllm", re.compile(r"\bvllm\b|gpu[-_]memory[-_]utilization|EngineCore")),
+)
+_TORCH = re.compile(
+    r"(?:\btorch(?:==|[ :]{1,2}v?|-)|PyTorch version: )(\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)"
+)
+_SETTING = re.compile(
+    r"(PYTORCH_(?:[A-Z]{2,8}_)?ALLOC_CONF)['\"]?\s{0,2}[=:]\s{0,2}['\"]?"
+    r"((?:[a-z_]{3,40}:[\w.\[\]]{1,40},?){1,8})"
+)
+_ACCOUNTS = {
+    "total": rf"total_gpu_memory\(({SIZE})\)",
+    "budget": rf"gpu_memory_utilization\([\d.]{{1,8}}\)=({SIZE})",
+    "weights": rf"(?:[Mm]odelloadingtook|[Mm]odelweightstake|[Ll]oadingmodelweightstook)({SIZE})",
+    "activations": rf"activationpeakmemorytakes({SIZE})",
+    "non_torch": rf"non_torch_memorytakes({SIZE})",
+    "kv": rf"(?:AvailableKVcachememory:|memoryreservedforKVCacheis)({SIZE})",
+    "graphs": (
+        r"(?:EstimatedCUDAgraphmemory:|CUDAgraphpoolmemory:"
+        rf"|Graphcapturingfinishedin\d{{1,6}}secs,took)({SIZE})"
+    ),
+    "before_weights": rf"Loadweightbegin\..{{0,20}}availmem=({SIZE})",
+    "after_weights": rf"Loadweightend\..{{0,200}}?availmem=({SIZE})",
+    "summary_allocated": rf"\|Allocatedmemory\|({SIZE})",
+    "summary_active": rf"\|Activememory\|({SIZE})",
+}
+_ACCOUNT_PATTERNS = {name: re.compile(pattern) for name, pattern in _ACCOUNTS.items()}
+_ACCOUNT_WORDS = re.compile(
+    r"total_gpu_memory|[Ll]oading (?:took|model)|weights take|KV cache memory:|graph|Load weight"
+    r"|\| (?:Allocated|Active) memory"
+)
+SERVER_WORDS = ("sglang", "vllm", "EngineCore")
+# Lines that may teach something hold one of these.
+WORDS = (
+    *SERVER_WORDS,
+    "torch==",
+    "PyTorch version",
+    "memory_util",
+    "memory-util",
+    "model_len",
+    "model-len",
+    "max_num",
+    "max-num",
+    "enforce",
+    "cache_dtype",
+    "cache-dtype",
+    "tensor_par",
+    "tensor-par",
+    "mem_frac",
+    "mem-frac",
+    "max_running",
+    "max-running",
+    "chunked_pre",
+    "chunked-pre",
+    "cuda_graph",
+    "cuda-graph",
+    "ALLOC_CONF",
+    "gpu_memory",
+    "oading took",
+    "eights take",
+    "eights took",
+    "KV cache",
+    "raph mem",
+    "raph pool",
+    "raph capt",
+    "Load weight",
+    "| Allocated mem",
+    "| Active mem",
+)
+
+
+@dataclass(slots=True)
+class LogContext:
+    """What was said so far; the last word counts."""
+
+    servers: set[str] = field(default_factory=set)
+    torch_version: tuple[int, ...] = ()
+    setting_variable: str = ""
+    settings: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+    accounts: dict[str, Size] = field(default_factory=dict)
+
+    @property
+    def server(self) -> str:
+        """The inference server that wrote the log, else ""; SGLang's own logs name vLLM, too."""
+        return next((name for name, _ in _SERVERS if name in self.servers), "")
+
+    @property
+    def has_expandable_segments(self) -> bool:
+        """Whether the log shows that they were on."""
+        return "expandable_segments:true" in self.settings.lower()
+
+    def option(self, name: str) -> float | None:
+        """An option that is a number."""
+        try:
+            return float(self.options[name])
+        except (KeyError, ValueError):
+            return None
+
+    def copy(self) -> LogContext:
+        """As it stands now."""
+        return LogContext(
+            set(self.servers),
+            self.torch_version,
+            self.setting_variable,
+            self.settings,
+            dict(self.options),
+            dict(self.accounts),
+        )
+
+    def add(self, line: str, squeezed: str) -> None:
+        """Learn from one line, given with and without its white space."""
+        for name, pattern in _SERVERS:
+            if name not in self.servers and pattern.search(line):
+                self.servers.add(name)
+        for match in _OPTION.finditer(line):
+            self.options[match[1].replace("-", "_")] = match[2]
+        for match in _FLAG.finditer(line):
+            self.options[match[1].replace("-", "_")] = "True"
+        if version := _TORCH.search(line):
+            self.torch_version = tuple(int(part) for part in version[1].split("."))
+        setting = _SETTING.search(line)
+        if setting and "try setting" not in line[: setting.start()]:
+            self.setting_variable, self.settings = setting[1], setting[2][:MAX_SETTING]
+        if _ACCOUNT_WORDS.search(line):
+            self._add_accounts(squeezed)
+
+    def _add_accounts(self, squeezed: str) -> None:
+        for name, pattern in _ACCOUNT_PATTERNS.items():
+            match = pattern.search(squeezed)
+            size = parse_size(match[1]) if match else None
+            if size is not None:
+                self.accounts[name] = size

@@ -1,0 +1,106 @@
+"""Logs searched block by block: of gigabytes of lines only those are looked at that hold a word.
+
+Memory stays flat and time linear, whatever the lines are: a line without an end is cut, a progress
+bar that only returns counts as lines.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+BLOCK_BYTES = 1 << 20
+LINE_CHARACTERS = 1 << 14
+BEFORE_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line, its number from 1 on, whether it holds a word looked for, and what is before it."""
+
+    text: str
+    number: int
+    has_word: bool
+    before: str
+
+
+class LogSearch:
+    """The lines of ``stream`` that hold one of ``words``, and all lines while they are wanted.
+
+    UTF-8, or UTF-16 where the stream begins with its mark. ``lines``: how many there were so far.
+    ``words`` may be changed between two blocks.
+    """
+
+    def __init__(self, stream: BinaryIO, words: Sequence[str]) -> None:
+        self._stream = stream
+        self.words = list(words)
+        self.lines = 0
+
+    def blocks(self) -> Iterator[Block]:
+        """The log in pieces that end with a line's end, but for lines too long."""
+        data = self._stream.read(BLOCK_BYTES)
+        encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+        decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+        before = rest = ""
+        while True:
+            text = rest + decoder.decode(data, not data).replace("\r", "\n")
+            end = text.rfind("\n") + 1 if data else len(text)
+            if len(text) - end > LINE_CHARACTERS:
+                end = len(text)
+            if end:
+                yield Block(before + text[:end], len(before), self)
+                before = text[max(end - BEFORE_CHARACTERS, 0) : end]
+            if not data:
+                return
+            rest = text[end:]
+            data = self._stream.read(BLOCK_BYTES)
+
+
+class Block:
+    """A piece of a log: ``text`` from ``start`` on; what is before has been seen."""
+
+    def __init__(self, text: str, start: int, search: LogSearch) -> None:
+        self.text = text
+        self.start = start
+        self._search = search
+        self._found = {
+            word: place for word in search.words if (place := text.find(word, start)) >= 0
+        }
+
+    def lines(self, wants_all: Callable[[], bool]) -> Iterator[Line]:
+        """Its lines in order; asks before each one whether the next is wanted as well."""
+        text, size, place, counted = self.text, len(self.text), self.start, self.start
+        while place < size:
+            word = self._next_word(place)
+            if not wants_all():
+                if word < 0:
+                    break
+                place = max(text.rfind("\n", place, word) + 1, place, word - LINE_CHARACTERS // 2)
+            end = text.find("\n", place, place + LINE_CHARACTERS)
+            end = min(place + LINE_CHARACTERS, size) if end < 0 else end
+            self._search.lines += text.count("\n", counted, place)
+            counted = place
+            yield Line(
+                text[place:end],
+                self._search.lines + 1,
+                place <= word < end,
+                text[max(place - BEFORE_CHARACTERS, 0) : place],
+            )
+            place = end + (text[end : end + 1] == "\n")
+        self._search.lines += text.count("\n", counted, size)
+
+    def _next_word(self, place: int) -> int:
+        """Where the next word begins at ``place`` or after it; -1 where there is none."""
+        nearest = -1
+        for word, found in list(self._found.items()):
+            if found < place:
+                found = self.text.find(word, place)
+                if found < 0:
+                    del self._found[word]
+                    continue
+                self._found[word] = found
+            if nearest < 0 or found < nearest:
+                nearest = found
+        return nearest

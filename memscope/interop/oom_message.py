@@ -1,0 +1,291 @@
+"""Logs searched for errors about memory, in one pass and with flat memory.
+
+A message may be wrapped anywhere, carry a rank's prefix on each line, and lie between the lines of
+other ranks: each writer's lines are gathered by themselves and compared without white space.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import BinaryIO, TypeAlias
+
+from memscope.interop import log_context, oom_formats, server_refusals
+from memscope.interop.log_context import LogContext
+from memscope.interop.log_lines import split_prefix, squeeze
+from memscope.interop.log_search import Block, Line, LogSearch
+from memscope.interop.oom_formats import OomMessage, parse_message
+from memscope.interop.server_refusals import Refusal, parse_refusal
+
+Message: TypeAlias = OomMessage | Refusal
+
+MAX_MESSAGE_CHARACTERS = 2000
+MAX_OPEN = 64
+MAX_KEPT = 256
+LAST_LINE_CHARACTERS = 400
+
+# Lines that may follow the one on which a message begins; fewer once its end has been seen.
+_MAX_LINES = {"torch": 60, "bare": 2, "host": 2}
+_DEFAULT_LINES = 16
+_LINES_AFTER_END = 5
+_TAIL_CHARACTERS = 120
+_MAX_RECENT = 32
+
+_WORDS = (*oom_formats.WORDS, *server_refusals.WORDS, *log_context.WORDS)
+_SUSPICIOUS = re.compile("|".join(map(re.escape, (*oom_formats.WORDS, *server_refusals.WORDS))))
+_STRONG = {**oom_formats.NEEDLES, **server_refusals.NEEDLES}
+
+_ERROR_WORDS = (
+    "Error",
+    "Exception",
+    "Interrupt",
+    "Fault",
+    "Exit",
+    "FATAL",
+    "CRITICAL",
+    "panic:",
+    "Segmentation",
+    "Aborted",
+    "Killed",
+)
+_ERROR = re.compile(
+    r"(?:Error|Exception|Interrupt|Fault|SystemExit)(?::|\s*$)"
+    r"|\b(?:Segmentation fault|FATAL|CRITICAL|panic:|Aborted|Killed)"
+)
+_MAX_ERRORS_TRIED = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message, the line that it begins on (from 1), and what the log had said until then."""
+
+    message: Message
+    line: int
+    source: str
+    context: LogContext
+
+
+@dataclass(slots=True)
+class LogReading:
+    """What a log holds.
+
+    ``found``: the last few hundred distinct messages in order of their lines, of ``count`` in all.
+    ``retries``: warnings of allocations that failed once and were tried again.
+    """
+
+    found: list[Found] = field(default_factory=list)
+    count: int = 0
+    retries: int = 0
+    last_retry: Found | None = None
+    lines: int = 0
+    last_error: str = ""
+    last_line: str = ""
+    context: LogContext = field(default_factory=LogContext)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A message whose end has not been seen."""
+
+    kind: str
+    line: int
+    last_line: int
+    text: str
+    context: LogContext
+
+
+def read_log(stream: BinaryIO) -> LogReading:
+    """What the log in ``stream`` says about memory."""
+    reader = _Reader()
+    search = LogSearch(stream, _WORDS)
+    for block in search.blocks():
+        for line in block.lines(reader.is_reading_message):
+            reader.add(line)
+        reader.note_ends(block)
+        search.words = reader.words()
+    return reader.finish(search.lines)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self._reading = LogReading()
+        self._open: dict[str, _Open] = {}
+        self._deadline = 0
+        self._recent: dict[str, Message | None] = {}
+
+    def words(self) -> list[str]:
+        """What is still worth looking for: in tracebacks a server's name is on every line."""
+        known = self._reading.context.servers
+        server = {"sglang": ("sglang", "vllm", "EngineCore"), "vllm": ("vllm", "EngineCore")}
+        needless = {word for name in known for word in server[name]}
+        return [word for word in _WORDS if word not in needless]
+
+    def is_reading_message(self) -> bool:
+        """Whether the next line may belong to a message."""
+        return bool(self._open)
+
+    def add(self, line: Line) -> None:
+        """Look at one line."""
+        source, text = split_prefix(line.text)
+        squeezed = squeeze(text)
+        if line.has_word:
+            self._reading.context.add(text, squeezed)
+        if self._open and line.number > self._deadline:
+            self._close_old(line.number)
+        start = self._find_start(source, squeezed, line) if line.has_word else None
+        if start is None:
+            self._extend(source, squeezed)
+        else:
+            kind, begin, joined = start
+            self._extend(source, joined[:begin])
+            self._close(source)
+            self._begin(source, kind, joined[begin:], line.number)
+
+    def note_ends(self, block: Block) -> None:
+        """Remember the last line of ``block`` and its last error."""
+        text, start = block.text, block.start
+        tail = text[start:].rstrip()[-LAST_LINE_CHARACTERS:] if start < len(text) else ""
+        if tail:
+            self._reading.last_line = tail[tail.rfind("\n") + 1 :]
+        self._note_error(text, start)
+
+    def _note_error(self, text: str, start: int) -> None:
+        places = {word: text.rfind(word, start) for word in _ERROR_WORDS}
+        for _ in range(_MAX_ERRORS_TRIED):
+            place = max(places.values())
+            if place < 0:
+                return
+            begin = max(text.rfind("\n", start, place) + 1, start, place - LAST_LINE_CHARACTERS)
+            stop = text.find("\n", place, place + LAST_LINE_CHARACTERS)
+            line = text[begin : stop if stop >= 0 else place + LAST_LINE_CHARACTERS]
+            if _ERROR.search(line):
+                self._reading.last_error = line[:LAST_LINE_CHARACTERS]
+                return
+            for word, last in places.items():
+                if last >= begin:
+                    places[word] = text.rfind(word, start, begin)
+
+    def finish(self, lines: int) -> LogReading:
+        """All that was found in ``lines`` lines."""
+        for source in list(self._open):
+            self._close(source)
+        self._reading.found.sort(key=lambda found: found.line)
+        self._reading.lines = lines
+        return self._reading
+
+    def _find_start(self, source: str, squeezed: str, line: Line) -> tuple[str, int, str] | None:
+        """Kind, place and text of a message that begins here, or on the line before."""
+        if _SUSPICIOUS.search(line.text) is None:
+            return None
+        start = _earliest(_STRONG, squeezed)
+        if start is not None:
+            return (*start, squeezed)
+        if source in self._open:
+            return None
+        tail = _tail(source, line.before)
+        start = _earliest(_STRONG, tail + squeezed) if tail else None
+        if start is not None and start[1] < len(tail):
+            return (*start, tail + squeezed)
+        start = _earliest(oom_formats.VAGUE_NEEDLES, squeezed)
+        return None if start is None else (*start, squeezed)
+
+    def _begin(self, source: str, kind: str, text: str, number: int) -> None:
+        """Open a message; where its line holds another one, close it and go on with that."""
+        while len(self._open) >= MAX_OPEN:
+            self._close(next(iter(self._open)))
+        while True:
+            context = self._reading.context.copy()
+            last = number + _MAX_LINES.get(kind, _DEFAULT_LINES)
+            self._open[source] = _Open(kind, number, last, text, context)
+            self._deadline = min(self._deadline or last, last)
+            later = _earliest(_STRONG, text, len(_STRONG[kind][0])) if kind in _STRONG else None
+            if later is None:
+                break
+            self._open[source].text = text[: later[1]]
+            self._close(source)
+            kind, text = later[0], text[later[1] :]
+        self._settle(source, number)
+
+    def _extend(self, source: str, text: str) -> None:
+        message = self._open.get(source)
+        if message is not None:
+            message.text += text
+            self._settle(source, message.last_line)
+
+    def _settle(self, source: str, number: int) -> None:
+        """Close a message that is long enough; wait for less where its end has been seen."""
+        message = self._open[source]
+        if len(message.text) > MAX_MESSAGE_CHARACTERS or "Traceback(" in message.text:
+            self._close(source)
+        elif message.kind == "torch" and oom_formats.END.search(message.text):
+            message.last_line = min(message.last_line, number + _LINES_AFTER_END)
+            self._deadline = min(self._deadline, message.last_line)
+
+    def _close_old(self, number: int) -> None:
+        for source in [key for key, message in self._open.items() if message.last_line < number]:
+            self._close(source)
+        self._deadline = min((each.last_line for each in self._open.values()), default=0)
+
+    def _close(self, source: str) -> None:
+        message = self._open.pop(source, None)
+        if message is None:
+            return
+        parsed = self._parse(message.kind, message.text[:MAX_MESSAGE_CHARACTERS])
+        if parsed is not None:
+            self._keep(Found(parsed, message.line, source[:80], message.context))
+
+    def _parse(self, kind: str, text: str) -> Message | None:
+        """The message in ``text``; programs print the same one again and again."""
+        if text not in self._recent:
+            if len(self._recent) >= _MAX_RECENT:
+                self._recent.clear()
+            self._recent[text] = _parse(kind, text)
+        return self._recent[text]
+
+    def _keep(self, found: Found) -> None:
+        reading = self._reading
+        if isinstance(found.message, OomMessage) and found.message.kind == "retry":
+            reading.retries += 1
+            reading.last_retry = found
+            return
+        if any(kept.message == found.message for kept in reading.found[-16:]):
+            return  # printed again by another layer of the program
+        reading.count += 1
+        reading.found.append(found)
+        if len(reading.found) > MAX_KEPT:
+            del reading.found[0]
+
+
+def _earliest(
+    needles: dict[str, tuple[str, ...]], text: str, start: int = 0
+) -> tuple[str, int] | None:
+    """Kind and place of the first message that begins in ``text`` at ``start`` or later."""
+    nearest: tuple[str, int] | None = None
+    for kind, texts in needles.items():
+        for needle in texts:
+            place = text.find(needle, start)
+            if place < 0:
+                continue
+            module = server_refusals if kind in server_refusals.NEEDLES else oom_formats
+            begin = module.start_of(kind, text, place)
+            if begin is not None and (nearest is None or begin < nearest[1]):
+                nearest = kind, begin
+    return nearest
+
+
+def _tail(source: str, before: str) -> str:
+    """What the line before says last, where the same one wrote it."""
+    lines = before.rstrip("\n").rsplit("\n", 1)
+    writer, text = split_prefix(lines[-1])
+    return squeeze(text)[-_TAIL_CHARACTERS:] if writer in ("", source) else ""
+
+
+def _parse(kind: str, text: str) -> Message | None:
+    """The message in ``text``; a vague one may have become one that says more."""
+    if kind in oom_formats.VAGUE_NEEDLES:
+        start = _earliest(_STRONG, text)
+        if start is not None:
+            kind, text = start[0], text[start[1] :]
+    if kind in server_refusals.NEEDLES:
+        return parse_refusal(kind, text)
+    return parse_message(kind, text)

@@ -1,0 +1,42 @@
+"""Sizes as other programs print them, with what their rounding hides."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+UNIT_BYTES = {"bytes": 1, "B": 1}
+for _power, _letter in enumerate("KMGT", 1):
+    UNIT_BYTES[f"{_letter}iB"] = 1024**_power
+    UNIT_BYTES[f"{_letter}B"] = 1024**_power  # torch, vLLM and SGLang count by 1024 and write GB
+
+# Of a text without white space; each part is bounded, so that hostile digits cost nothing.
+SIZE = r"(?:-?\d{1,20}(?:\.\d{1,12})?(?:bytes|[KMGT]iB|[KMGT]B|B))"
+MAX_BYTES = 1 << 62
+_SIZE = re.compile(r"(-?\d{1,20})(?:\.(\d{1,12}))?(bytes|[KMGT]iB|[KMGT]B|B)")
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes as printed; the true number lies within ``slack_bytes`` of them."""
+
+    bytes: int
+    slack_bytes: float = 0.0
+
+    def __add__(self, other: Size) -> Size:
+        return Size(self.bytes + other.bytes, self.slack_bytes + other.slack_bytes)
+
+    def __sub__(self, other: Size) -> Size:
+        return Size(self.bytes - other.bytes, self.slack_bytes + other.slack_bytes)
+
+
+def parse_size(text: str) -> Size | None:
+    """``text`` like "10.84GiB", without white space; None where it is no size that can be."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return None
+    decimals = match[2] or ""
+    unit = UNIT_BYTES[match[3]]
+    count = round(float(f"{match[1]}.{decimals or 0}") * unit)
+    slack = 0.0 if unit == 1 else unit * 10.0 ** -len(decimals) / 2
+    return Size(count, slack) if abs(count) < MAX_BYTES else None
