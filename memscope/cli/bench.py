@@ -4,39 +4,84 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 from memscope.cli.needs import needing
 from memscope.cli.progress import ProgressBars
 from memscope.errors import MemscopeError
+from memscope.writer import check_writable
 
 RUNNER_PACKAGES = ("torch", "safetensors", "tokenizers", "gguf", "rich", "transformers")
+WINDOW_MODEL = "synthetic:qwen3-vl-2b"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     benches = parser.add_subparsers(dest="bench", required=True, metavar="BENCH")
-    overhead = benches.add_parser("recorder-overhead", help="what recording costs")
-    add = overhead.add_argument
+    _add_overhead(benches.add_parser("recorder-overhead", help="what recording costs"))
+    curve = benches.add_parser("cost-curve", help="ms a token against bytes, for every policy")
+    _add_window_options(curve)
+    curve.add_argument(
+        "--settings",
+        nargs="+",
+        metavar="SETTING",
+        help="like off past:20 past:20:ahead (default: the seed's seven, and every policy)",
+    )
+    allocators = benches.add_parser("allocators", help="what eviction costs, by allocator")
+    _add_window_options(allocators)
+
+
+def _add_overhead(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     add("--model", help="model to decode with (default: SmolLM2-135M-Instruct)")
     add("--pairs", type=int, default=200, help="pairs of 16 tokens, recorded and not (200)")
-    add("--keep", type=int, default=4, help="residency window of the decoder (4)")
+    add("--policy", help="residency policy of the decoder (default: past, with --keep 4)")
+    add("--keep", type=int, help="residency window of the decoder")
+    add("--device", default="host", help="cuda, cuda:1 or host (default: host)")
     add("--peer", action="store_true", help="ms a token beside transformers in float32, too")
+    add("--json", action="store_true", help="print the figures as JSON")
+
+
+def _add_window_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--model", default=WINDOW_MODEL, help=f"model to decode with (default: {WINDOW_MODEL})")
+    add("--device", default=None, help="cuda, cuda:1 or host (default: the best there is)")
+    add("--tokens", type=int, default=64, metavar="N", help="tokens a run (64)")
+    add("--rounds", type=int, default=3, metavar="N", help="timed runs of each setting (3)")
+    add("-o", "--output", metavar="FILE.json", help="where the figures go, too")
+    add("--force", action="store_true", help="overwrite the file")
     add("--json", action="store_true", help="print the figures as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print."""
+    return {
+        "recorder-overhead": run_overhead,
+        "cost-curve": run_cost_curve,
+        "allocators": run_allocators,
+    }[args.bench](args)
+
+
+def run_overhead(args: argparse.Namespace) -> int:
+    """What an event, a guard, a byte and a decoded token cost."""
     if args.pairs < 1:
         raise MemscopeError(f"--pairs {args.pairs} measures nothing.", "Ask for at least 1.")
     with needing("runner", *RUNNER_PACKAGES):
         from memscope_runners.bench.recorder_overhead import measure
+        from memscope_runners.memory.choice import choose_device
         from memscope_runners.q8.fetch import open_model
         from memscope_runners.settings import Settings
 
     with ProgressBars() as bars:
         checkpoint = open_model(args.model, bars.update)
-        settings = Settings("past", args.keep)
+        policy, keep = args.policy or "past", args.keep
+        if policy == "past" and keep is None:
+            keep = 4
+        settings = Settings(policy, keep, device=choose_device(args.device).name)
         overhead = measure(checkpoint, settings, pairs=args.pairs, progress=bars.update)
         rows, result = overhead.rows(), overhead.to_json()
         if args.peer:
@@ -50,5 +95,106 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for what, figure, bound in rows:
         print(f"{what:<48}  {figure:<44}  {bound}".rstrip())
-    print(f"{checkpoint.name}, {overhead.threads} threads, on the host", file=sys.stderr)
+    print(f"{checkpoint.name}, {overhead.threads} threads, on {settings.device}", file=sys.stderr)
     return 0
+
+
+def run_cost_curve(args: argparse.Namespace) -> int:
+    """What a smaller window costs."""
+    check_window_options(args)
+    with needing("runner", *RUNNER_PACKAGES):
+        from memscope_runners.bench.cost_curve import (
+            default_settings,
+            measure_curve,
+            parse_setting,
+        )
+        from memscope_runners.q8.fetch import open_model
+
+    device = named_device(args)
+    with ProgressBars() as bars:
+        checkpoint = open_model(args.model, bars.update)
+        settings = [parse_setting(text) for text in args.settings or ()]
+        curve = measure_curve(
+            checkpoint,
+            device,
+            settings or default_settings(checkpoint.config.layers),
+            tokens=args.tokens,
+            rounds=args.rounds,
+            progress=bars.update,
+        )
+    show(args, curve.to_json(), [curve.table()])
+    return 0
+
+
+def run_allocators(args: argparse.Namespace) -> int:
+    """What eviction costs."""
+    check_window_options(args)
+    with needing("runner", *RUNNER_PACKAGES):
+        from memscope_runners.bench.allocators import measure_allocators
+        from memscope_runners.q8.fetch import open_model
+
+    device = named_device(args)
+    with ProgressBars() as bars:
+        checkpoint = open_model(args.model, bars.update)
+        costs = measure_allocators(
+            checkpoint, device, tokens=args.tokens, rounds=args.rounds, progress=bars.update
+        )
+    show(args, costs.to_json(), costs.tables())
+    return 0
+
+
+def check_window_options(args: argparse.Namespace) -> None:
+    """Raises MemscopeError for options that measure nothing, or a file that cannot be written."""
+    if args.tokens < 4 or args.rounds < 1:
+        raise MemscopeError(
+            f"--tokens {args.tokens} --rounds {args.rounds} measures nothing.",
+            "Ask for at least 4 tokens and 1 round.",
+        )
+    if args.output:
+        check_writable(Path(args.output), force=args.force)
+
+
+def named_device(args: argparse.Namespace) -> str:
+    """The device's name; where none was asked for, a line on stderr says which and why."""
+    from memscope_runners.memory.choice import choose_device
+
+    device = choose_device(args.device)
+    if args.device is None:
+        print(f"memscope: {device.reason}", file=sys.stderr)
+    return device.name
+
+
+def show(
+    args: argparse.Namespace,
+    result: dict[str, Any],
+    tables: Iterable[Iterable[tuple[str, ...]]],
+) -> None:
+    """The figures as a file that appears by rename, and as tables or JSON on stdout."""
+    if args.output:
+        path = Path(args.output)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        temporary.replace(path)
+    if args.json:
+        print(json.dumps(result))
+        return
+    for number, table in enumerate(tables):
+        print("\n" * bool(number), end="")
+        print_table(list(table))
+    rate = result["pinned_copy_gb_per_s"]
+    link = f"pinned copies {rate:.1f} GB/s" if rate else result["pinned_copy_reason"]
+    machine = result["machine"]
+    print(
+        f"{result['model']} on {machine['device']}, {machine['processor']}; {link}", file=sys.stderr
+    )
+
+
+def print_table(rows: list[tuple[str, ...]]) -> None:
+    """Columns as wide as they need; the first on the left, numbers on the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (
+            text.ljust(width) if index < 1 else text.rjust(width)
+            for index, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        print("  ".join(cells).rstrip())

@@ -96,8 +96,12 @@ class Decoder:
         tokens: int,
         recorder: Recorder | None = None,
         progress: Progress = unseen,
+        host: HostSlabs | None = None,
     ) -> None:
-        """Raises MemscopeError for settings that make no sense, OutOfMemory where nothing fits."""
+        """Raises MemscopeError for settings that make no sense, OutOfMemory where nothing fits.
+
+        `host` are slabs that several decoders share; they stay open.
+        """
         config = checkpoint.config
         policy = make_policy(settings.policy, config.layers, settings.keep)
         check_allocator(settings.allocator, kind_of(settings.device))
@@ -107,7 +111,7 @@ class Decoder:
         self.plan = plan_decode(checkpoint, settings, self.device, tokens)
         self._buffers: list[tuple[Driver, Buffer]] = []
         self._allocator: Allocator | None = None
-        self._host: HostSlabs | None = None
+        self._host: HostSlabs | None = None  # of this decoder alone
         self._residency: Residency | None = None
         if recorder is not None:
             record_facts(recorder, checkpoint, settings, self.device, self.plan)
@@ -120,21 +124,22 @@ class Decoder:
                 self._allocator = make_allocator(
                     settings.allocator, self.device, recorder, self._planned_buffers()
                 )
-            self._host = open_host_slabs(
-                checkpoint,
-                self.device,
-                keep=settings.host_keep,
-                is_streaming=settings.policy != "off",
-                recorder=recorder,
-                progress=progress,
-            )
+            if host is None:
+                host = self._host = open_host_slabs(
+                    checkpoint,
+                    self.device,
+                    keep=settings.host_keep,
+                    is_streaming=settings.policy != "off",
+                    recorder=recorder,
+                    progress=progress,
+                )
         except BaseException:
             self.close()
             raise
         if recorder is not None:
-            recorder.fact("host", self._host.facts())
+            recorder.fact("host", host.facts())
         self._residency = Residency(
-            PlacedSource(checkpoint.layer_layout, checkpoint.head_layout, fixed, self._host.slab),
+            PlacedSource(checkpoint.layer_layout, checkpoint.head_layout, fixed, host.slab),
             self.device,
             self._allocator,
             policy,
