@@ -21,6 +21,7 @@ VERBS = {
     "summary": Verb("memscope.cli.summary", "its figures and verdicts, as text or JSON"),
     "check": Verb("memscope.cli.check", "fail where a limit is broken"),
     "diff": Verb("memscope.cli.diff", "it changed: what grew from A to B"),
+    "explain": Verb("memscope.cli.explain", "it failed: why memory ran out, from log or snapshot"),
     "export": Verb("memscope.cli.export", "its events as Arrow or Parquet"),
     "bench": Verb("memscope.cli.bench", "what recording costs"),
 }
