@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from memscope.writer import Recorder
 
 ALIGNMENT = 256
+LINK_COPIES = 16
 CUDA_HEADROOM_BYTES = 64 << 20  # activations and libraries' workspaces, in torch's allocator
 
 
@@ -121,9 +122,6 @@ class Decoder:
                     checkpoint.fixed, self._take("fixed", fixed_bytes(checkpoint.fixed))
                 )
                 self._kv = KvCache(self._take("kv", self.plan.needs.kv_bytes), config, tokens)
-                self._allocator = make_allocator(
-                    settings.allocator, self.device, recorder, self._planned_buffers()
-                )
             if host is None:
                 host = self._host = open_host_slabs(
                     checkpoint,
@@ -133,11 +131,16 @@ class Decoder:
                     recorder=recorder,
                     progress=progress,
                 )
+            if recorder is not None:
+                recorder.fact("host", host.facts())
+                self._record_link(recorder, host)
+            with self._reporting_oom(-1):
+                self._allocator = make_allocator(
+                    settings.allocator, self.device, recorder, self._planned_buffers()
+                )
         except BaseException:
             self.close()
             raise
-        if recorder is not None:
-            recorder.fact("host", host.facts())
         self._residency = Residency(
             PlacedSource(checkpoint.layer_layout, checkpoint.head_layout, fixed, host.slab),
             self.device,
@@ -214,6 +217,19 @@ class Decoder:
         buffer = driver.malloc(size)
         self._buffers.append((driver, buffer))
         return self.device.tensor(buffer)
+
+    def _record_link(self, recorder: Recorder, host: HostSlabs) -> None:
+        """The rate of copies of these slabs, back to back, where all are pinned."""
+        device, slab_bytes = self.device, self.plan.needs.slab_bytes
+        if not isinstance(device, CudaDevice) or host.facts()["tier"] != "pinned":
+            return
+        with self._reporting_oom(-1):
+            driver = Driver(device, "link", recorder)
+            buffer = driver.malloc(slab_bytes)
+        slabs = [host.slab(number % self.plan.needs.layers) for number in range(LINK_COPIES)]
+        rate = device.measure_link(buffer, slabs)
+        driver.free(buffer)
+        recorder.fact("link", {"bytes": slab_bytes, "pinned_bytes_per_s": round(rate)})
 
     def _planned_buffers(self) -> tuple[Planned, ...]:
         """For the `static` allocator: what the window holds at its peak."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 PINNING_THREADS = 8
 RING_WHERE_REFUSED = 3
+ALREADY_PINNED = "cudaErrorHostMemoryAlreadyRegistered"
 OWN_PAGES_BYTES = 1 << 20  # smaller tensors may share their pages with others
 
 
@@ -71,14 +72,16 @@ class PinnedSlabs:
         started_ns = perf_counter_ns()
         self._device = device
         self._head = checkpoint.slab(checkpoint.config.layers)
-        self._slabs: list[torch.Tensor] = []
-        layers = checkpoint.config.layers
+        sources = [checkpoint.slab(layer) for layer in range(checkpoint.config.layers)]
+        self._pinned: dict[int, torch.Tensor] = {}  # by where the slab lay, which layers may share
         with ThreadPoolExecutor(min(PINNING_THREADS, os.cpu_count() or 1)) as threads:
-            pinned = [threads.submit(self._pin, checkpoint.slab(each)) for each in range(layers)]
+            different = {source.data_ptr(): source for source in sources}
+            pinned = {at: threads.submit(self._pin, each) for at, each in different.items()}
             refused = self._collect(pinned, progress)
         if refused is not None:
             self.close()
             raise PinningRefused(str(refused)) from refused
+        self._slabs = [self._pinned[source.data_ptr()] for source in sources]
         self._seconds = (perf_counter_ns() - started_ns) / 1e9
 
     def slab(self, layer: int) -> torch.Tensor:
@@ -86,33 +89,38 @@ class PinnedSlabs:
 
     def facts(self) -> dict[str, Any]:
         """The `host` fact of a recording."""
-        pinned_bytes = sum(slab.nbytes for slab in self._slabs)
+        pinned_bytes = sum(slab.nbytes for slab in self._pinned.values())
         return {"tier": "pinned", "pinned_bytes": pinned_bytes, "seconds": self._seconds}
 
     def close(self) -> None:
         self._device.mark_copies().wait()
-        while self._slabs:
-            self._device.unpin(self._slabs.pop())
+        while self._pinned:
+            self._device.unpin(self._pinned.popitem()[1])
 
     def _pin(self, source: torch.Tensor) -> torch.Tensor:
         is_file = is_of_file(source)
-        memory = source
-        if is_file or source.nbytes < OWN_PAGES_BYTES:
-            memory = map_anonymous(source.nbytes)
-            copy_bytes(memory, source)
+        if not is_file and source.nbytes >= OWN_PAGES_BYTES:
+            try:
+                self._device.pin(source)
+                return source
+            except CudaFailed as error:
+                if error.error != ALREADY_PINNED:  # a neighbour has some of its pages
+                    raise
+        memory = map_anonymous(source.nbytes)
+        copy_bytes(memory, source)
         if is_file:
             release_pages(source)
         self._device.pin(memory)
         return memory
 
     def _collect(
-        self, pinned: list[Future[torch.Tensor]], progress: Progress
+        self, pinned: dict[int, Future[torch.Tensor]], progress: Progress
     ) -> CudaFailed | OSError | None:
         """Keeps what was pinned; the first refusal, if there is one."""
         refused = None
-        for done, future in enumerate(pinned, 1):
+        for done, (address, future) in enumerate(pinned.items(), 1):
             try:
-                self._slabs.append(future.result())
+                self._pinned[address] = future.result()
             except (CudaFailed, OSError) as error:
                 refused = refused or error
             progress("pinning slabs", done, len(pinned))

@@ -97,6 +97,7 @@ class FakeRuntime:
         self.memory: dict[int, torch.Tensor] = {}
         self.pinned: set[int] = set()
         self.pins_left = 1000
+        self.already_pinned: set[int] = set()
         self.reserved_bytes = self.idle_torch_bytes = 0
         self.calls: list[str] = []
         self._used: dict[int, int] = {}  # address → the launch that used it
@@ -155,6 +156,8 @@ class FakeRuntime:
         self.pins_left -= 1
         if self.pins_left < 0:
             raise CudaFailed("cudaHostRegister", OUT_OF_MEMORY)
+        if address in self.already_pinned:
+            raise CudaFailed("cudaHostRegister", "cudaErrorHostMemoryAlreadyRegistered")
         self.pinned.add(address)
 
     def unregister(self, address: int) -> None:

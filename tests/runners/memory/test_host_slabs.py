@@ -173,6 +173,21 @@ def test_large_slabs_in_ordinary_memory_are_pinned_where_they_lie(in_memory):
     slabs = PinnedSlabs(checkpoint, CudaDevice(runtime=runtime))
     assert runtime.pinned == {large.data_ptr()}
     assert slabs.slab(3).data_ptr() == large.data_ptr()
+    assert slabs.facts()["pinned_bytes"] == large.nbytes
+    slabs.close()
+    assert runtime.pinned == set()
+
+
+def test_slabs_that_share_pages_are_pinned_apart(in_memory):
+    whole = torch.arange(LAYERS * 3 << 19).to(torch.uint8)
+    parts = list(whole.view(LAYERS, -1))
+    checkpoint = replace(in_memory, slabs=[*parts, in_memory.slab(LAYERS)])
+    runtime = FakeRuntime()
+    runtime.already_pinned = {part.data_ptr() for part in parts[1:]}
+    slabs = PinnedSlabs(checkpoint, CudaDevice(runtime=runtime))
+    assert len(runtime.pinned) == LAYERS
+    assert all(torch.equal(slabs.slab(layer), parts[layer]) for layer in range(LAYERS))
+    slabs.close()
 
 
 def test_refusal_half_way_leaves_nothing_pinned_and_takes_the_ring(in_file, capsys):
