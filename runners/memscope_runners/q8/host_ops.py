@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import torch
 from torch.nn import functional
@@ -12,6 +11,7 @@ from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.linear import Product, linear
 from memscope_runners.q8.ops import FixedLayer, Rope
+from memscope_runners.q8.threads import one_thread
 from memscope_runners.q8.weights import Weight
 
 
@@ -87,14 +87,3 @@ def attend(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.T
     return functional.scaled_dot_product_attention(
         q[None], keys[None], values[None], attn_mask=mask, enable_gqa=True
     )[0]
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """For work so small that waking OpenMP's threads, which then spin, costs more than it saves."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

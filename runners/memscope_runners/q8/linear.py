@@ -9,6 +9,7 @@ import torch
 
 from memscope_runners.q8.compiled import load_compiled
 from memscope_runners.q8.slab import GROUP, Q8Weight
+from memscope_runners.q8.threads import one_thread
 
 Product = Callable[[torch.Tensor, Q8Weight], torch.Tensor]
 BLOCK_ELEMENTS = 1 << 18  # float32 weights of one block stay in a core's cache
@@ -51,9 +52,10 @@ def dequantize_blocks(x: torch.Tensor, weight: Q8Weight) -> torch.Tensor:
     step = max(1, BLOCK_ELEMENTS // columns)
     scratch = torch.empty(step, columns // GROUP, GROUP)
     out = torch.empty(rows, x.shape[0])
-    for start in range(0, rows, step):
-        q = weight.q[start : start + step].view(-1, columns // GROUP, GROUP)
-        block = scratch[: q.shape[0]]
-        torch.mul(q, weight.scale[start : start + step].float().unsqueeze(-1), out=block)
-        torch.mm(block.view(-1, columns), x.T, out=out[start : start + step])
+    with one_thread():
+        for start in range(0, rows, step):
+            q = weight.q[start : start + step].view(-1, columns // GROUP, GROUP)
+            block = scratch[: q.shape[0]]
+            torch.mul(q, weight.scale[start : start + step].float().unsqueeze(-1), out=block)
+            torch.mm(block.view(-1, columns), x.T, out=out[start : start + step])
     return out.T.contiguous()
