@@ -38,6 +38,7 @@ class Snapshot:
     age_s: float | None = None
     summary: Summary | None = None
     steps: Steps | None = None
+    warmup_steps: int = 0
     last_ns: int = 0
     device: Device | None = None
     series: Mapping[str, Series] = field(default_factory=dict)
@@ -150,6 +151,7 @@ class Feed:
             path=self.path,
             summary=summarize(timeline, state),
             steps=timeline.steps,
+            warmup_steps=timeline.warmup_steps,
             last_ns=timeline.last_ns,
             device=find_device(timeline),
             series=timeline.series,

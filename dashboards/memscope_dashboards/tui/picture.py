@@ -9,7 +9,7 @@ from pathlib import Path
 from memscope_dashboards.tui.app import LiveApp
 from memscope_dashboards.tui.feed import Feed
 
-SIZE = (128, 36)
+SIZE = (136, 36)
 
 
 def draw(recording: Path, *, size: tuple[int, int] = SIZE) -> str:
@@ -20,7 +20,7 @@ def draw(recording: Path, *, size: tuple[int, int] = SIZE) -> str:
 async def _draw(recording: Path, size: tuple[int, int]) -> str:
     app = LiveApp(Feed(recording), period_s=0.05)
     async with app.run_test(size=size) as pilot:
-        while app.snapshot is None or app.snapshot.is_catching_up:
+        while app.is_running and (app.snapshot is None or app.snapshot.is_catching_up):
             await pilot.pause(0.05)
         await pilot.pause()
         return app.export_screenshot(title=f"memscope live {recording.name}")

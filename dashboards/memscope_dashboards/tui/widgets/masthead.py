@@ -28,7 +28,7 @@ class Masthead(LinesWidget):
             facts = snapshot.summary.facts
             lines.append(
                 spread(
-                    settings_line(facts),
+                    settings_line(facts, is_short=width < WIDE_FROM),
                     device_line(snapshot.device, is_short=width < WIDE_FROM),
                     width,
                 )
@@ -79,12 +79,12 @@ def format_age(age_s: float) -> str:
     return f"{age_s:.1f} s" if age_s < 60 else format_seconds(age_s)
 
 
-def settings_line(facts: object) -> Line:
+def settings_line(facts: object, *, is_short: bool) -> Line:
     """Model, policy, keep, allocator, unit and prefetch, as far as the recording has them."""
     policy, keep = (fact_text(facts, "policy", field) for field in ("policy", "keep"))
     prefetch = fact(facts, "policy", "prefetch")
     parts = (
-        (fact_text(facts, "model", "name"), "strong"),
+        (fact_text(facts, "model", "name", 24 if is_short else 48), "strong"),
         (f"{policy}, keep {keep}" if policy and keep else policy, "text"),
         (fact_text(facts, "policy", "allocator"), "text"),
         (fact_text(facts, "policy", "unit"), "text"),
@@ -103,7 +103,8 @@ def device_line(device: Device | None, *, is_short: bool) -> Line:
         return ((f"{kind} device" if device.is_host else name, "text"),)
     usable = device.usable_bytes
     limit = format_bytes(usable) if usable else "not known"
-    return ((f"{kind} device {name}", "text"), (", limit ", "dim"), (limit, "text"))
+    label = name if name.lower().startswith(kind) else f"{kind} device {name}"
+    return ((label, "text"), (", limit ", "dim"), (limit, "text"))
 
 
 def alarms(snapshot: Snapshot) -> list[tuple[str, str]]:

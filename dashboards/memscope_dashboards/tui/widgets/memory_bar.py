@@ -5,7 +5,7 @@ from __future__ import annotations
 from memscope.units import format_bytes
 from memscope_dashboards.tui.chart import bar
 from memscope_dashboards.tui.feed import Snapshot
-from memscope_dashboards.tui.line import Line, rule
+from memscope_dashboards.tui.line import Line, length, rule
 from memscope_dashboards.tui.reading import figure_span, figure_value
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 
@@ -27,7 +27,7 @@ class MemoryBar(LinesWidget):
         lines = [rule(device_title(snapshot), peak_line(snapshot), width)]
         if snapshot.summary is None:
             return lines
-        return [*lines, bar_line(snapshot, width), legend(snapshot)]
+        return [*lines, bar_line(snapshot, width), legend(snapshot, width)]
 
 
 def device_title(snapshot: Snapshot) -> str:
@@ -76,13 +76,14 @@ def bar_end(snapshot: Snapshot) -> float | None:
     return peak
 
 
-def legend(snapshot: Snapshot) -> Line:
+def legend(snapshot: Snapshot, width: int) -> Line:
     """Each part's glyph, name and size."""
     spans: list[tuple[str, str]] = []
     for name, label, glyph, role in PARTS:
         spans += [(f"{glyph} ", role), (f"{label} ", "dim"), figure_span(snapshot, name)]
         spans.append(("  ", ""))
-    return (*spans, ("▚ ", "other"), ("other", "dim"))
+    other: Line = (("▚ ", "other"), ("other", "dim"))
+    return (*spans, *other) if length((*spans, *other)) <= width else tuple(spans)
 
 
 def is_up_to_peak(snapshot: Snapshot) -> bool:

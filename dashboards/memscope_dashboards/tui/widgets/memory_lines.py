@@ -23,11 +23,13 @@ METRICS = {
     "pool.idle_bytes": ("pool idle", "idle_line", 5),
     "kv.used_bytes": ("KV cache", "memory", 6),
     "host.rss_bytes": ("host RSS", "host", 3),
+    "residency.in_flight_bytes": ("in flight", "count", 8),
 }
 UNKNOWN_RANK = 7
 LABEL_WIDTH = 11
 VALUES_WIDTH = 31
 MAX_CHART_HEIGHT = 6
+CHART_ROWS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def memory_curves(snapshot: Snapshot) -> Iterator[Curve]:
 
 
 def step_curves(snapshot: Snapshot) -> Iterator[Curve]:
-    """Duration and uploads of each step."""
+    """Duration and uploads of each step; steps of warm-up may stand out over the top."""
     steps = snapshot.steps
     if steps is None or not len(steps):
         return
@@ -97,9 +99,17 @@ def step_curves(snapshot: Snapshot) -> Iterator[Curve]:
         ("ms a step", "time", ms, "ms"),
         ("uploads", "count", steps.uploads, "layers"),
     ):
-        top = float(values.max())
-        latest = format_value(float(values[-1]), unit)
-        yield Curve(label, role, steps.end_ns, values, top, latest, format_value(top, unit), 1)
+        measured = values[snapshot.warmup_steps :]
+        yield Curve(
+            label=label,
+            role=role,
+            t_ns=steps.end_ns,
+            values=values,
+            ceiling=float((measured if len(measured) else values).max()),
+            latest=format_value(float(values[-1]), unit),
+            peak=format_value(float(values.max()), unit),
+            rank=1,
+        )
 
 
 def draw_row(curve: Curve, span_ns: tuple[int, int], width: int) -> Line:
@@ -118,8 +128,8 @@ def draw_row(curve: Curve, span_ns: tuple[int, int], width: int) -> Line:
 def draw_charts(
     curves: list[Curve], span_ns: tuple[int, int], width: int, height: int
 ) -> list[Line]:
-    """As many curves as charts of two rows or more as fit into ``height`` rows, heads included."""
-    count = max(min(len(curves), height // 3), 1)
+    """As many curves as fit into ``height`` rows with ``CHART_ROWS`` each, a head among them."""
+    count = max(min(len(curves), height // CHART_ROWS), 1)
     rows = min(max(height // count - 1, 1), MAX_CHART_HEIGHT)
     lines: list[Line] = []
     for curve in pick(curves, count):
