@@ -164,9 +164,11 @@ class Recorder:
 
     def _flush(self) -> None:
         rows = self._rows
-        while rows:
-            taken = rows[:FLUSH_ROWS]  # transposing more rows at once costs twice as much a row
+        left = len(rows)  # what comes in meanwhile waits: to drain until empty makes tiny batches
+        while left > 0:
+            taken = rows[: min(left, FLUSH_ROWS)]  # transposing more at once costs twice as much
             del rows[: len(taken)]
+            left -= len(taken)
             self._write_rows(taken)
         if self._dropped:
             sums, self._dropped = self._dropped, {}
