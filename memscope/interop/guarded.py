@@ -35,7 +35,7 @@ class Allowance:
     bytes_per_byte: int = 8
     floor_bytes: int = 384 << 20
     floor_seconds: float = 30.0
-    seconds_per_gibibyte: float = 120.0
+    seconds_per_gibibyte: float = 240.0
 
     def memory_bytes(self, size: int) -> int:
         """The most address space for a file of ``size`` bytes."""
@@ -68,7 +68,9 @@ def examine(
     }
     code, output = _run(request, allowance.seconds(size), path)
     if code != 0:
-        raise MemscopeError(f"{path} {_fate(code)}", "Dump the snapshot again, with less history.")
+        raise MemscopeError(
+            f"{path} {_fate(code)}", "Do not open it by other means; dump it again."
+        )
     answer: dict[str, Any] = json.loads(output)
     if "problem" in answer:
         raise MemscopeError(f"{path} {answer['problem']}", answer["next_step"])

@@ -62,13 +62,13 @@ def measure(stream: IO[bytes], limit: int) -> int:
 
 def load_plain(stream: IO[bytes]) -> Any:
     """The data of ``stream``. Raises MemscopeError; MemoryError where there is too little."""
-    first = stream.read(1)
-    stream.seek(0)
-    if not first:
-        raise MemscopeError("is empty.", NEXT_STEP)
-    # No pickle starts with the opening sign of JSON: these are not among its opcodes.
-    load: Callable[[IO[bytes]], Any] = json.load if first in b"{[" else _unpickle
     try:
+        first = stream.read(1)
+        stream.seek(0)
+        if not first:
+            raise MemscopeError("is empty.", NEXT_STEP)
+        # No pickle starts with the opening sign of JSON: these are not among its opcodes.
+        load: Callable[[IO[bytes]], Any] = json.load if first in b"{[" else _unpickle
         return load(stream)
     except (MemscopeError, MemoryError):
         raise
@@ -76,7 +76,9 @@ def load_plain(stream: IO[bytes]) -> Any:
         raise MemscopeError("is cut short or damaged.", NEXT_STEP) from None
     except RecursionError:
         raise MemscopeError("is nested too deeply for a memory snapshot.", NEXT_STEP) from None
-    except Exception:  # a damaged pickle raises nearly anything
+    except Exception as error:  # a damaged pickle raises nearly anything
+        if "truncated" in str(error):
+            raise MemscopeError("is cut short or damaged.", NEXT_STEP) from None
         raise MemscopeError("is no memory snapshot, or is damaged.", NEXT_STEP) from None
 
 

@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from memscope.interop.snapshot_values import (
-    MAX_TEXT,
     Budget,
     Names,
     PoolId,
     Stacks,
     damaged,
-    harmless,
+    label_ids,
     numbers,
     pool_ids,
     stack_ids,
@@ -27,6 +26,7 @@ Numbers = npt.NDArray[np.int64]
 ALLOC, FREE_REQUESTED, FREE_COMPLETED = 0, 1, 2
 SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP = 3, 4, 5, 6
 OOM, OTHER = 7, 8
+CHUNK_EVENTS = 4096
 _ACTIONS = {
     "alloc": ALLOC,
     "free_requested": FREE_REQUESTED,
@@ -57,8 +57,8 @@ class Trace:
     time_us: Numbers
     device_free: Numbers
     pool: Numbers
-    stack: Numbers
     label: Numbers
+    stack: Numbers
     labels: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -74,29 +74,60 @@ def read_trace(
 ) -> Trace:
     """The trace of checked dicts. Raises MemscopeError where an event cannot be."""
     labels = Names[str](first="")
-    actions = texts(entries, "action", "event", "")
+    frames: list[Any] = []
+    parts: list[tuple[Numbers, ...]] = []
+    # A few thousand events at a time stay in the processor's cache while their columns are taken.
+    for start in range(0, len(entries), CHUNK_EVENTS):
+        chunk = entries[start : start + CHUNK_EVENTS]
+        frames += [each.get("frames") for each in chunk]
+        parts.append(_read_columns(chunk, pools, labels))
+    action, address, size, stream, time_us, device_free, pool, label = (
+        np.concatenate(part) for part in zip(*parts, strict=True)
+    )
     trace = Trace(
-        action=np.array([_ACTIONS.get(name, OTHER) for name in actions], dtype=np.int64),
-        address=numbers(entries, "addr", "event", -1, is_address=True),
-        bytes=numbers(entries, "size", "event", 0),
-        stream=numbers(entries, "stream", "event", 0, is_address=True),
-        time_us=numbers(entries, "time_us", "event", -1, is_address=True),
-        device_free=numbers(entries, "device_free", "event", -1),
-        pool=pool_ids(entries, "pool_id", pools, missing=-1),
-        stack=stack_ids((each.get("frames") for each in entries), stacks, budget),
-        label=np.array([_label(each, labels) for each in entries], dtype=np.int64),
+        action=action,
+        address=address,
+        bytes=size,
+        stream=stream,
+        time_us=time_us,
+        device_free=device_free,
+        pool=pool,
+        label=label,
+        stack=stack_ids(frames, stacks, budget),
         labels=labels.values,
     )
     _check_addresses(trace)
     return trace
 
 
-def _label(entry: dict[str, Any], labels: Names[str]) -> int:
-    value = entry.get("user_metadata")
-    return labels.code(harmless(value[:MAX_TEXT])) if type(value) is str and value else 0
+def _read_columns(
+    chunk: list[dict[str, Any]], pools: Names[PoolId], labels: Names[str]
+) -> tuple[Numbers, ...]:
+    """All columns but the stacks, in the order of Trace's fields."""
+    action = np.array(
+        [_ACTIONS.get(name, OTHER) for name in texts(chunk, "action", "event")],
+        dtype=np.int64,
+    )
+    device_free = np.full(len(chunk), -1, dtype=np.int64)
+    ooms = np.flatnonzero(action == OOM)
+    if len(ooms):
+        rows = [chunk[row] for row in ooms.tolist()]
+        device_free[ooms] = numbers(rows, "device_free", "event", -1)
+    return (
+        action,
+        numbers(chunk, "addr", "event", -1, is_address=True),
+        numbers(chunk, "size", "event", 0),
+        numbers(chunk, "stream", "event", 0, is_address=True),
+        numbers(chunk, "time_us", "event", -1, is_address=True),
+        device_free,
+        pool_ids(chunk, "pool_id", pools, missing=-1),
+        label_ids([each.get("user_metadata") for each in chunk], labels),
+    )
 
 
 def _check_addresses(trace: Trace) -> None:
     needs_address = (trace.action != OOM) & (trace.action != OTHER)
     if (needs_address & (trace.address < 0)).any():
         raise damaged("has an event without an address")
+    if float(trace.bytes.sum(dtype=np.float64)) >= 1 << 62:
+        raise damaged("has events whose sizes cannot be")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -67,7 +68,7 @@ class Names(Generic[T]):
 
 @dataclass(slots=True)
 class Stacks:
-    """Call stacks without repetition: ``texts`` of frames, and stacks as numbers of frames.
+    """Call stacks without repetition: texts of frames, and stacks as numbers of frames.
 
     A stack's first frame is the innermost.
     """
@@ -77,25 +78,26 @@ class Stacks:
     _frame_codes: dict[str, int] = field(default_factory=dict)
     _stack_codes: dict[tuple[int, ...], int] = field(default_factory=dict)
     _frames_seen: dict[int, int] = field(default_factory=dict)
-    _lists_seen: dict[int, int] = field(default_factory=dict)
+    _stacks_seen: dict[tuple[int, ...], int] = field(default_factory=dict)
 
-    def code(self, value: Any, budget: Budget) -> int:
-        """The number of the stack ``value``, a list of frame dicts; −1 for an empty one."""
-        if value is None or value == []:
+    def code(self, value: list[Any]) -> int:
+        """The number of the stack ``value``, a list of frame dicts; −1 for an empty one.
+
+        Objects are known by their identity: they must stay alive while stacks are read.
+        """
+        if not value:
             return -1
-        known = self._lists_seen.get(id(value))
+        objects = tuple(map(id, value[:MAX_FRAMES]))
+        known = self._stacks_seen.get(objects)
         if known is None:
-            known = self._lists_seen[id(value)] = self._read(value, budget)
+            known = self._stacks_seen[objects] = self._read(value)
         return known
 
     def lines(self, stack: int) -> tuple[str, ...]:
         """Frames of a stack as text, the innermost first."""
         return tuple(self.frames[frame] for frame in self.stacks[stack]) if stack >= 0 else ()
 
-    def _read(self, value: Any, budget: Budget) -> int:
-        if type(value) is not list:
-            raise damaged("has a call stack that is no list of frames")
-        budget.spend(len(value))
+    def _read(self, value: list[Any]) -> int:
         codes = tuple(self._frame(frame) for frame in value[:MAX_FRAMES])
         known = self._stack_codes.get(codes)
         if known is None:
@@ -156,7 +158,10 @@ def numbers(
     most: int = MAX_BYTES,
 ) -> Numbers:
     """Column ``key``: whole numbers from 0 up; ``missing`` where a row has none."""
-    values: list[Any] = [row.get(key, missing) for row in rows]
+    try:
+        values: list[Any] = list(map(itemgetter(key), rows))
+    except KeyError:
+        values = [row.get(key, missing) for row in rows]
     if set(map(type, values)) - {int}:
         raise damaged(f"has a {name} whose {key} is missing or no whole number")
     least = min(0, missing or 0)
@@ -168,7 +173,7 @@ def numbers(
     return column
 
 
-def texts(rows: Sequence[Row], key: str, name: str, missing: str) -> list[str]:
+def texts(rows: Sequence[Row], key: str, name: str, missing: str | None = None) -> list[str]:
     """Column ``key`` of texts. Raises MemscopeError."""
     values: list[Any] = [row.get(key, missing) for row in rows]
     if set(map(type, values)) - {str}:
@@ -178,23 +183,44 @@ def texts(rows: Sequence[Row], key: str, name: str, missing: str) -> list[str]:
 
 def pool_ids(rows: Sequence[Row], key: str, pools: Names[PoolId], missing: int = 0) -> Numbers:
     """Column of memory pools as numbers into ``pools``; ``missing`` where a row has none."""
-    return np.array(
-        [
-            missing if (value := row.get(key)) is None else pools.code(_pool_id(value))
-            for row in rows
-        ],
-        dtype=np.int64,
-    )
+    values: list[Any] = [row.get(key) for row in rows]
+    place = [number for number, value in enumerate(values) if value is not None]
+    column = np.full(len(values), missing, dtype=np.int64)
+    if not place:
+        return column
+    given = values if len(place) == len(values) else [values[number] for number in place]
+    if set(map(type, given)) - {tuple, list} or set(map(len, given)) != {2}:
+        raise damaged("has a memory pool whose id is no pair of numbers")
+    pairs = np.stack([_id_column([value[part] for value in given]) for part in (0, 1)], axis=1)
+    if not pairs.any():
+        column[place] = pools.code(DEFAULT_POOL)
+        return column
+    distinct, row = np.unique(pairs, axis=0, return_inverse=True)
+    codes = [pools.code((int(first), int(second))) for first, second in distinct]
+    column[place] = np.array(codes, dtype=np.int64)[row.reshape(-1)]
+    return column
 
 
-def stack_ids(values: Iterable[Any], stacks: Stacks, budget: Budget) -> Numbers:
-    """Call stacks as numbers into ``stacks``."""
-    return np.array([stacks.code(value, budget) for value in values], dtype=np.int64)
+def stack_ids(values: list[Any], stacks: Stacks, budget: Budget) -> Numbers:
+    """Call stacks as numbers into ``stacks``; each list is walked once, however often it stands."""
+    if set(map(type, values)) - {list, type(None)}:
+        raise damaged("has a call stack that is no list of frames")
+    objects = np.fromiter(map(id, values), dtype=np.int64, count=len(values))
+    _, first, row = np.unique(objects, return_index=True, return_inverse=True)
+    distinct = [values[place] or [] for place in first.tolist()]
+    budget.spend(sum(map(len, distinct)))
+    codes = np.fromiter(map(stacks.code, distinct), dtype=np.int64, count=len(distinct))
+    return codes[row.reshape(-1)]
 
 
-def _pool_id(value: Any) -> PoolId:
-    if type(value) in (tuple, list) and len(value) == 2 and set(map(type, value)) == {int}:
-        first, second = value
-        if 0 <= first < MAX_ADDRESS and 0 <= second < MAX_ADDRESS:
-            return first, second
-    raise damaged("has a memory pool whose id is no pair of numbers")
+def label_ids(values: list[Any], labels: Names[str]) -> Numbers:
+    """Texts as numbers into ``labels``; 0 where a value is empty or no text."""
+    plain = [value if type(value) is str else "" for value in values]
+    known = {text: labels.code(harmless(text[:MAX_TEXT])) for text in dict.fromkeys(plain)}
+    return np.array(list(map(known.__getitem__, plain)), dtype=np.int64)
+
+
+def _id_column(values: list[Any]) -> Numbers:
+    if set(map(type, values)) - {int} or min(values) < 0 or max(values) >= MAX_ADDRESS:
+        raise damaged("has a memory pool whose id is no pair of numbers")
+    return np.array(values, dtype=np.int64)

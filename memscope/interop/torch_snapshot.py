@@ -8,7 +8,6 @@ and that no list is walked twice, since a few hundred bytes can otherwise unfold
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -189,7 +188,7 @@ def _blocks(
 
 
 def _states(flat: list[dict[str, Any]]) -> Numbers:
-    found = texts(flat, "state", "block", "")
+    found = texts(flat, "state", "block")
     unknown = set(found) - set(_STATES)
     if unknown:
         raise damaged("has a block in a state that is none of PyTorch's")
@@ -208,9 +207,9 @@ def _last_use(block: dict[str, Any]) -> dict[str, Any]:
     return newest
 
 
-def _frames(flat: list[dict[str, Any]], legacy: list[dict[str, Any]]) -> Iterator[Any]:
-    for block, used in zip(flat, legacy, strict=True):
-        yield block.get("frames") or used.get("frames")
+def _frames(flat: list[dict[str, Any]], legacy: list[dict[str, Any]]) -> list[Any]:
+    pairs = zip(flat, legacy, strict=True)
+    return [block.get("frames") or used.get("frames") for block, used in pairs]
 
 
 def _block_addresses(
