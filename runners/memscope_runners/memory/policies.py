@@ -23,8 +23,11 @@ class WindowPolicy(Protocol):
     def evicted(self, layer: int, resident: Collection[int]) -> Sequence[int]:
         """The resident layers that go before `layer` is there, as it is entered."""
 
-    def ahead(self, layer: int, resident: Collection[int]) -> int | None:
-        """The layer to upload while `layer` computes; None where none is wanted."""
+    def ahead(self, layer: int, resident: Collection[int], unused: Collection[int]) -> int | None:
+        """The layer to upload while `layer` computes; None where none is wanted.
+
+        `unused`: those resident layers that were not entered since their upload.
+        """
 
     def evicted_ahead(self, following: int, resident: Collection[int]) -> Sequence[int]:
         """The resident layers that go before `following` is uploaded ahead."""
@@ -40,7 +43,7 @@ class Sweep:
         self.layers = layers
         self.keep = keep
 
-    def ahead(self, layer: int, resident: Collection[int]) -> int | None:
+    def ahead(self, layer: int, resident: Collection[int], unused: Collection[int]) -> int | None:
         following = (layer + 1) % self.layers
         return None if following in resident else following
 
@@ -120,10 +123,15 @@ class Pinned:
         ring = [other for other in resident if other not in self.fixed]
         return ring[: max(len(ring) - self.ring + 1, 0)]
 
-    def ahead(self, layer: int, resident: Collection[int]) -> int | None:
+    def ahead(self, layer: int, resident: Collection[int], unused: Collection[int]) -> int | None:
+        """Each slab of the ring is filled anew as soon as its layer has run."""
         if self.ring == 1:
             return None
-        following = next((other for other in self.streamed if other > layer), self.streamed[0])
+        ring = [other for other in resident if other not in self.fixed]
+        if len(ring) == self.ring and (ring[0] == layer or ring[0] in unused):
+            return None
+        after = ring[-1] if ring else layer
+        following = next((other for other in self.streamed if other > after), self.streamed[0])
         return None if following in resident else following
 
     def evicted_ahead(self, following: int, resident: Collection[int]) -> Sequence[int]:

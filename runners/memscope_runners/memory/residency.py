@@ -85,7 +85,8 @@ class Residency:
         self._layer_parts = split_layout(source.layer_layout, unit)
         self._head_parts = (Part.of_entry(source.head_layout.entry("lm_head")),)
         self._resident: dict[int, Load] = {}  # the one in flight among them
-        self._in_flight: Load | None = None
+        self._ahead: dict[int, Load] = {}  # those of them in flight, in the order of their use
+        self._unused: set[int] = set()  # uploaded and not entered since
         self._head: Load | None = None
         self._untimed: list[Load] = []  # waited for, and to be read at the step's end
         self._is_marked = False
@@ -93,8 +94,8 @@ class Residency:
 
     @property
     def in_flight_bytes(self) -> int:
-        """Bytes of the layer that is being uploaded ahead, until it is entered."""
-        return 0 if self._in_flight is None else self._in_flight.bytes
+        """Bytes of the layers that are being uploaded ahead, until they are entered."""
+        return sum(load.bytes for load in self._ahead.values())
 
     def preload(self) -> int:
         """Uploads lm_head and what the policy would not evict unused; how many layers that is."""
@@ -114,14 +115,15 @@ class Residency:
     def enter_layer(self, layer: int) -> Mapping[str, Q8Weight]:
         """The weights of the layer about to run, by the names of its entries."""
         self._is_marked = False
-        if self._in_flight is not None and self._in_flight.layer == layer:
-            self._settle(self._in_flight)
+        if layer in self._ahead:
+            self._settle(self._ahead[layer])
         for other in self._policy.evicted(layer, self._resident):
             self._evict(other)
         load = self._ready(layer)
+        self._unused.discard(layer)
         if self._recorder is not None:
             self._recorder.emit(events.LAYER, self._step, layer)
-        if self._prefetch and self._in_flight is None:
+        if self._prefetch:
             self._upload_ahead(layer)
         return load.weights
 
@@ -138,8 +140,8 @@ class Residency:
 
     def end_step(self) -> None:
         """To be called before the step's own row: what belongs to the step is emitted by now."""
-        if self._in_flight is not None and self._in_flight.step <= self._step:
-            self._settle(self._in_flight)
+        for load in [load for load in self._ahead.values() if load.step <= self._step]:
+            self._settle(load)
         self._emit_untimed()
         self._device.end_step(self._step, self._recorder)
         if self._recorder is not None:
@@ -153,8 +155,8 @@ class Residency:
         """Releases everything. Raises what an upload still in flight raised."""
         self._is_marked = False
         try:
-            if self._in_flight is not None:
-                self._settle(self._in_flight)
+            while self._ahead:
+                self._settle(next(iter(self._ahead.values())))
         finally:
             self._emit_untimed()
             for load in [*self._resident.values(), *([self._head] if self._head else [])]:
@@ -178,14 +180,14 @@ class Residency:
         return self._head
 
     def _upload_ahead(self, layer: int) -> None:
-        following = self._policy.ahead(layer, self._resident)
+        following = self._policy.ahead(layer, self._resident, self._unused)
         if following is None:
             return
         for other in self._policy.evicted_ahead(following, self._resident):
             self._evict(other)
         step = self._step if following > layer else self._step + 1
         load = self._start(following, step, self._layer_parts, ahead=True)
-        self._resident[following] = self._in_flight = load
+        self._resident[following] = self._ahead[following] = load
 
     def _start(self, layer: int, step: int, parts: tuple[Part, ...], *, ahead: bool) -> Load:
         slab = self._source.slab(layer)
@@ -196,6 +198,7 @@ class Residency:
         except BaseException:
             self._give_back(parts, buffers, self._step, layer)
             raise
+        self._unused.add(layer)
         return Load(layer, step, parts, buffers, transfer, self._weights(parts, buffers))
 
     def _take(self, parts: tuple[Part, ...], layer: int) -> list[Buffer]:
@@ -219,7 +222,7 @@ class Residency:
 
     def _settle(self, load: Load) -> None:
         """The upload ahead is over: waits for it, and forgets the layer where it failed."""
-        self._in_flight = None
+        del self._ahead[load.layer]
         try:
             self._finish(load)
         except BaseException:
@@ -279,7 +282,7 @@ class Residency:
 
     def _evict(self, layer: int) -> None:
         load = self._resident[layer]
-        if load is self._in_flight:
+        if layer in self._ahead:
             self._settle(load)
         del self._resident[layer]
         self._release(load, self._step, WINDOW)

@@ -102,19 +102,19 @@ def test_no_worker_without_prefetch():
     window.close()
 
 
-def test_pinned_ring_uploads_the_next_streamed_layer_past_fixed_ones():
+def test_pinned_ring_is_filled_again_as_soon_as_a_layer_has_run():
     window = Window(12, "pinned", 5, prefetch=True)
     policy = make_policy("pinned", 12, 5)
     assert isinstance(policy, Pinned)
-    assert policy.streamed[:2] == (0, 1)
     window.run(2, close=False)
     window.residency.begin_step(2)
     for layer in range(12):
         window.residency.enter_layer(layer)
-        following = next((s for s in policy.streamed if s > layer), policy.streamed[0])
-        assert window.residency.in_flight_bytes == SLAB
+        is_running = layer in policy.streamed  # from one slab of the ring; the other is filled
+        assert window.residency.in_flight_bytes == (SLAB if is_running else 2 * SLAB)
+        coming = [s for s in policy.streamed if s > layer] + list(policy.streamed)
         rows = [row.layer for row in window.recorder.of(events.POOL_HIT)]
-        assert rows[-1] == following
+        assert rows[-1] == coming[0 if is_running else 1]
     window.close()
 
 
