@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc"
 """The decoder's kernels in Triton: q8 products and what stands between them, on one GPU.
 
 Every sum is taken in a fixed order in float32, without atomics and with fixed block sizes, so that
