@@ -17,6 +17,7 @@ from memscope.interop.log_context import LogContext
 from memscope.interop.log_lines import plain
 from memscope.interop.oom_formats import OomMessage
 from memscope.interop.oom_message import Found, LogReading, Message
+from memscope.interop.server_refusals import Refusal
 
 # Messages no further apart belong to one failure, told by several layers or ranks of a program.
 INCIDENT_LINES = 2000
@@ -27,7 +28,11 @@ def explain_reading(reading: LogReading) -> Explanation:
     found = choose_message(reading)
     if found is None:
         return _nothing(reading)
-    return explain_message(found.message, found.context, notes=_notes(reading, found))
+    context = found.context.filled_by(reading.context)
+    context.servers.update(
+        each.message.server for each in reading.found if isinstance(each.message, Refusal)
+    )
+    return explain_message(found.message, context, notes=_notes(reading, found))
 
 
 def explain_message(

@@ -28,11 +28,16 @@ def advise(diagnosis: str, situation: Situation) -> Counsel:
 
 
 def _less(situation: Situation, count: int) -> Advice:
-    return Advice("smaller batch, shorter sequence", "the least that must go", count or None)
+    what = "smaller batch or sequence, activation checkpointing"
+    if situation.context.server:
+        what = "fewer tokens at once"
+    return Advice(what, "the least that must go", count or None)
 
 
 def _no_allocator_setting(situation: Situation, reason: str) -> Iterator[Advice]:
-    if situation.variable:
+    if situation.message.kind == "async":
+        yield Advice("expandable_segments, max_split_size_mb", "cudaMallocAsync reads neither")
+    elif situation.variable:
         name = "expandable_segments:True" if situation.can_expand else "max_split_size_mb"
         yield Advice(f"{situation.variable}={name}", reason)
 
@@ -48,7 +53,7 @@ def _fragmentation(situation: Situation) -> Counsel:
     return Counsel(
         help=(
             *_unsplit(situation),
-            Advice("smaller or chunked request", "then the driver gives it itself", shortfall),
+            *((_smaller(shortfall),) if shortfall else ()),
         ),
         no_help=(
             *_already_expanding(situation),
@@ -60,6 +65,10 @@ def _fragmentation(situation: Situation) -> Counsel:
             *_own_memory(situation),
         ),
     )
+
+
+def _smaller(shortfall: int) -> Advice:
+    return Advice("smaller or chunked request", "then the driver gives it itself", shortfall)
 
 
 def _unsplit(situation: Situation) -> Iterator[Advice]:
@@ -110,7 +119,7 @@ def _shortage(situation: Situation) -> Counsel:
         help=(
             _less(situation, missing),
             *_others(situation),
-            Advice("fewer bytes a weight or a card more", "quantized weights, sharding, offload"),
+            Advice("quantized weights, sharding, offload", "fewer bytes on the card"),
         ),
         no_help=(*_no_allocator_setting(situation, reason), _empty_cache(situation)),
         unknown=(f"which tensors hold it: {SNAPSHOT}", *_own_memory(situation)),
@@ -265,7 +274,7 @@ def _oversubscribed(situation: Situation) -> Counsel:
 def _request_too_large(situation: Situation) -> Counsel:
     return Counsel(
         help=(
-            Advice("look at the shape of the tensor at the top of the traceback", "it is wrong"),
+            Advice("check the tensor's shape", "the traceback says which"),
             Advice("chunk it", "if it is right, no card holds it in one piece"),
         ),
         no_help=(
@@ -279,7 +288,7 @@ def _request_too_large(situation: Situation) -> Counsel:
 def _nvml_unavailable(situation: Situation) -> Counsel:
     return Counsel(
         help=(
-            Advice("smaller batch, model or sequence", "it was an out-of-memory error"),
+            Advice("smaller model, batch or sequence", "it was an out-of-memory error"),
             Advice("print torch.cuda.mem_get_info() before it", "works without NVML"),
             Advice("CUDA_VISIBLE_DEVICES=MIG-<uuid>", "where a MIG slice is meant"),
         ),
@@ -295,6 +304,9 @@ def _unknown(situation: Situation) -> Counsel:
             help=(Advice("lower the share of the card that is filled", "retries cost time"),),
             unknown=("what torch held and cached then", "whether the retry succeeded"),
         )
+    left_open = "what was free on the device"
+    if message.allocated is None:
+        left_open = "what was allocated, cached and free"
     help_ = [Advice("look at the first error in the log", "this one may follow from it")]
     if message.kind == "bare":
         help_.append(Advice("CUDA_LAUNCH_BLOCKING=1", "the traceback then shows the true place"))
@@ -307,7 +319,7 @@ def _unknown(situation: Situation) -> Counsel:
             if message.kind != "disguise"
             else ()
         ),
-        unknown=("what was allocated, cached and free: the text does not say",),
+        unknown=(f"{left_open}: the text does not say",),
     )
 
 

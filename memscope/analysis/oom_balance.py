@@ -167,8 +167,7 @@ def _decide_inside(balance: Balance) -> str:
     wanted = message.requested.bytes
     is_short = room.bytes + cached < wanted or (room.bytes >= wanted and cached < PAGE_BYTES)
     if is_short:
-        lacking = max(wanted - room.bytes - cached, 0)
-        if 0 < lacking <= balance.private_free:
+        if balance.private_free >= wanted:
             return "private_pools"
         return "memory_fraction" if balance.is_capped else "shortage"
     pending = balance.pending

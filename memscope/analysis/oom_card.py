@@ -21,10 +21,11 @@ def card_shares(balance: Balance) -> tuple[Share, ...]:
         return _plain_shares(balance)
     total = message.total.bytes
     live = max(message.allocated.bytes - balance.private_free, 0)
+    owner = "" if message.kind == "recorded" else "torch, "
     inside = [
-        Share("torch, allocated", live, "#"),
-        Share("torch, free in private pools", balance.private_free, "-"),
-        Share("torch, cached", balance.cached or 0, "="),
+        Share(f"{owner}allocated", live, "#"),
+        Share(f"{owner}free in private pools", balance.private_free, "-"),
+        Share(f"{owner}cached", balance.cached or 0, "="),
     ]
     free = message.free.bytes if message.free else 0
     rest = total - sum(share.bytes for share in inside) - free

@@ -29,13 +29,19 @@ def explain_refusal(refusal: Refusal, context: LogContext) -> Explanation:
         diagnosis=diagnosis,
         why=why,
         device=refusal.device,
-        device_name="" if refusal.device is None else f"GPU {refusal.device}",
+        device_name=_device_name(refusal),
         figures=figures,
         shares=_shares(refusal, context),
         help=counsel.help,
         no_help=counsel.no_help,
         unknown=counsel.unknown,
     )
+
+
+def _device_name(refusal: Refusal) -> str:
+    if refusal.device is not None:
+        return f"GPU {refusal.device}"
+    return "card" if refusal.total is not None else "the server's share"
 
 
 _Explained = tuple[str, str, Counsel]
@@ -266,7 +272,7 @@ def _slots(refusal: Refusal, context: LogContext) -> _Explained:
     name = "TGI" if refusal.server == "tgi" else "SGLang"
     tokens = (
         f": {refusal.wanted:,} tokens were needed and {refusal.fitting:,} were left"
-        if refusal.wanted is not None and refusal.fitting is not None
+        if refusal.wanted and refusal.fitting is not None and refusal.fitting < refusal.wanted
         else ""
     )
     why = f"{name}'s own KV cache or request slots ran out while it served{tokens}."

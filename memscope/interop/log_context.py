@@ -24,7 +24,7 @@ OPTIONS = (
 MAX_SETTING = 200
 
 _OPTION = re.compile(
-    rf"(?:--)?\b({'|'.join(OPTIONS).replace('_', '[-_]')})(?![\w-])['\"]?[ =:]{{1,3}}"
+    rf"(?:--)?\b({'|'.join(OPTIONS).replace('_', '[-_]')})(?![\w-])['\"]?(?:[ =:]{{1,3}}|[ ]?\()"
     r"['\"]?(-?[\w.]{1,24})"
 )
 _FLAG = re.compile(r"--(enforce-eager|disable-cuda-graph)(?![\w-])")
@@ -52,13 +52,13 @@ _ACCOUNTS = {
     ),
     "before_weights": rf"Loadweightbegin\..{{0,20}}availmem=({SIZE})",
     "after_weights": rf"Loadweightend\..{{0,200}}?availmem=({SIZE})",
-    "summary_allocated": rf"\|Allocatedmemory\|({SIZE})",
-    "summary_active": rf"\|Activememory\|({SIZE})",
+    "summary_allocated": rf"Allocatedmemory\|({SIZE})",
+    "summary_active": rf"Activememory\|({SIZE})",
 }
 _ACCOUNT_PATTERNS = {name: re.compile(pattern) for name, pattern in _ACCOUNTS.items()}
 _ACCOUNT_WORDS = re.compile(
     r"total_gpu_memory|[Ll]oading (?:took|model)|weights take|KV cache memory:|graph|Load weight"
-    r"|\| (?:Allocated|Active) memory"
+    r"|(?:Allocated|Active) memory"
 )
 SERVER_WORDS = ("sglang", "vllm", "EngineCore")
 # Lines that may teach something hold one of these.
@@ -127,6 +127,17 @@ class LogContext:
             return float(self.options[name])
         except (KeyError, ValueError):
             return None
+
+    def filled_by(self, later: LogContext) -> LogContext:
+        """With what only ``later`` knows, as programs print options and summaries afterwards."""
+        return LogContext(
+            self.servers | later.servers,
+            self.torch_version or later.torch_version,
+            self.setting_variable or later.setting_variable,
+            self.settings or later.settings,
+            {**later.options, **self.options},
+            {**later.accounts, **self.accounts},
+        )
 
     def copy(self) -> LogContext:
         """As it stands now."""

@@ -22,7 +22,7 @@ _NOISE = (
     r"|\[[IWEF]\d{1,8} [\d:.]{1,24} [\w./-]{1,80}:\d{1,7}\]"
     r"|\[?[\w./-]{1,80}\.(?:py|cpp|cc|h):\d{1,7}\]?"
     r"|\[?\b(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b\]?:?"
-    r"|std(?:err|out) [FP]\b|[#>|*:-](?=\s)"
+    r"|std(?:err|out) [FP]\b|[#>|*-](?=\s)"
 )
 _PREFIX = re.compile(rf"\s{{0,80}}(?:(?P<source>{_SOURCE})|{_NOISE})\s{{0,80}}")
 _MAX_PREFIXES = 12

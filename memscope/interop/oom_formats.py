@@ -60,10 +60,10 @@ class OomMessage:
 
 # What a message of each kind has in it, without white space; before it the kinds that say more.
 NEEDLES = {
-    "torch": ("utofmemory.Triedtoallocate", "utofmemoryTriedtoallocate"),
-    "mps": ("MPSbackendoutofmemory(",),
-    "async": ("wouldexceedallowedmemory",),
-    "retry": ("memoryallocationfailedwithOOMondevice",),
+    "torch": ("utofmemory.Triedto", "utofmemoryTriedto"),
+    "mps": ("backendoutofmemory(",),
+    "async": ("wouldexceedallowed",),
+    "retry": ("withOOMondevice",),
     "nvml": ("NVML_SUCCESS==",),
     "disguise": ("handles_.at(i)INTERNALASSERTFAILED", "CUDAdrivererror:devicenotready"),
 }
@@ -94,7 +94,9 @@ VAGUE_NEEDLES = {
 }
 # How lines of a log that hold part of a message look before white space is taken out.
 WORDS = (
-    "of memory",
+    "f memory",
+    "MPS back",
+    "(MPS alloc",
     "Tried to",
     "to allocate",
     "out of mem",
@@ -107,9 +109,11 @@ WORDS = (
     "ErrorMemory",
     "OutOfMemory",
     "would exceed",
+    "ed allowed",
     "CPUAllocator",
     "ArrayMemory",
     "with OOM",
+    "M on device",
     "OOMKilled",
 )
 # Source text in a traceback that names the error is none.

@@ -29,7 +29,9 @@ _MAX_LINES = {"torch": 60, "bare": 2, "host": 2}
 _DEFAULT_LINES = 16
 _LINES_AFTER_END = 5
 _TAIL_CHARACTERS = 120
+_BACKEND_CHARACTERS = 8  # of the word before a message, which may stand on the line before
 _MAX_RECENT = 32
+_LINES_TO_OTHER_HALF = 8
 
 _WORDS = (*oom_formats.WORDS, *server_refusals.WORDS, *log_context.WORDS)
 _SUSPICIOUS = re.compile("|".join(map(re.escape, (*oom_formats.WORDS, *server_refusals.WORDS))))
@@ -111,6 +113,7 @@ class _Reader:
         self._reading = LogReading()
         self._open: dict[str, _Open] = {}
         self._deadline = 0
+        self._halves: dict[str, tuple[str, int]] = {}
         self._recent: dict[str, Message | None] = {}
 
     def words(self) -> list[str]:
@@ -122,7 +125,7 @@ class _Reader:
 
     def is_reading_message(self) -> bool:
         """Whether the next line may belong to a message."""
-        return bool(self._open)
+        return bool(self._open or self._halves)
 
     def add(self, line: Line) -> None:
         """Look at one line."""
@@ -132,7 +135,7 @@ class _Reader:
             self._reading.context.add(text, squeezed)
         if self._open and line.number > self._deadline:
             self._close_old(line.number)
-        start = self._find_start(source, squeezed, line) if line.has_word else None
+        start = self._find_start(source, squeezed, line)
         if start is None:
             self._extend(source, squeezed)
         else:
@@ -175,19 +178,38 @@ class _Reader:
 
     def _find_start(self, source: str, squeezed: str, line: Line) -> tuple[str, int, str] | None:
         """Kind, place and text of a message that begins here, or on the line before."""
-        if _SUSPICIOUS.search(line.text) is None:
+        half = self._take_half(source, line.number)
+        is_suspicious = line.has_word and _SUSPICIOUS.search(line.text) is not None
+        if not is_suspicious and not half:
             return None
         start = _earliest(_STRONG, squeezed)
+        begun = self._open.get(source)
+        if begun is not None and begun.kind in oom_formats.VAGUE_NEEDLES:
+            return None  # it goes on here, and may say more
+        if begun is not None or (start is not None and start[1] > _BACKEND_CHARACTERS):
+            return None if start is None else (*start, squeezed)
+        tail = half or _tail(source, line.before)
+        earlier = _earliest(_STRONG, tail + squeezed) if tail else None
+        if earlier is not None and earlier[1] < len(tail):
+            return (*earlier, tail + squeezed)
         if start is not None:
             return (*start, squeezed)
-        if source in self._open:
-            return None
-        tail = _tail(source, line.before)
-        start = _earliest(_STRONG, tail + squeezed) if tail else None
-        if start is not None and start[1] < len(tail):
-            return (*start, tail + squeezed)
         start = _earliest(oom_formats.VAGUE_NEEDLES, squeezed)
-        return None if start is None else (*start, squeezed)
+        if start is not None:
+            return (*start, squeezed)
+        if is_suspicious and len(self._halves) < MAX_OPEN:
+            rest = squeezed[-_TAIL_CHARACTERS:]
+            self._halves[source] = rest, line.number + _LINES_TO_OTHER_HALF
+        return None
+
+    def _take_half(self, source: str, number: int) -> str:
+        """The end of the line that the same one wrote before, where it may begin a message."""
+        if not self._halves:
+            return ""
+        half = self._halves.pop(source, ("", 0))[0]
+        for old in [key for key, (_, deadline) in self._halves.items() if deadline < number]:
+            del self._halves[old]
+        return half
 
     def _begin(self, source: str, kind: str, text: str, number: int) -> None:
         """Open a message; where its line holds another one, close it and go on with that."""
@@ -198,7 +220,7 @@ class _Reader:
             last = number + _MAX_LINES.get(kind, _DEFAULT_LINES)
             self._open[source] = _Open(kind, number, last, text, context)
             self._deadline = min(self._deadline or last, last)
-            later = _earliest(_STRONG, text, len(_STRONG[kind][0])) if kind in _STRONG else None
+            later = _earliest(_STRONG, text, 1)
             if later is None:
                 break
             self._open[source].text = text[: later[1]]
@@ -215,11 +237,20 @@ class _Reader:
     def _settle(self, source: str, number: int) -> None:
         """Close a message that is long enough; wait for less where its end has been seen."""
         message = self._open[source]
+        if message.kind in oom_formats.VAGUE_NEEDLES:
+            self._sharpen(message)
         if len(message.text) > MAX_MESSAGE_CHARACTERS or "Traceback(" in message.text:
             self._close(source)
         elif message.kind == "torch" and oom_formats.END.search(message.text):
             message.last_line = min(message.last_line, number + _LINES_AFTER_END)
             self._deadline = min(self._deadline, message.last_line)
+
+    def _sharpen(self, message: _Open) -> None:
+        """What began vaguely may go on as a message that says more."""
+        start = _earliest(_STRONG, message.text)
+        if start is not None:
+            message.kind, message.text = start[0], message.text[start[1] :]
+            message.last_line = message.line + _MAX_LINES.get(message.kind, _DEFAULT_LINES)
 
     def _close_old(self, number: int) -> None:
         for source in [key for key, message in self._open.items() if message.last_line < number]:
@@ -263,14 +294,21 @@ def _earliest(
     nearest: tuple[str, int] | None = None
     for kind, texts in needles.items():
         for needle in texts:
-            place = text.find(needle, start)
-            if place < 0:
-                continue
-            module = server_refusals if kind in server_refusals.NEEDLES else oom_formats
-            begin = module.start_of(kind, text, place)
+            begin = _begin_of(kind, needle, text, start)
             if begin is not None and (nearest is None or begin < nearest[1]):
                 nearest = kind, begin
     return nearest
+
+
+def _begin_of(kind: str, needle: str, text: str, start: int) -> int | None:
+    place = text.find(needle, start)
+    while place >= 0:
+        module = server_refusals if kind in server_refusals.NEEDLES else oom_formats
+        begin = module.start_of(kind, text, place)
+        if begin is not None and begin >= start:
+            return begin
+        place = text.find(needle, place + 1)
+    return None
 
 
 def _tail(source: str, before: str) -> str:
@@ -281,11 +319,7 @@ def _tail(source: str, before: str) -> str:
 
 
 def _parse(kind: str, text: str) -> Message | None:
-    """The message in ``text``; a vague one may have become one that says more."""
-    if kind in oom_formats.VAGUE_NEEDLES:
-        start = _earliest(_STRONG, text)
-        if start is not None:
-            kind, text = start[0], text[start[1] :]
+    """The message in ``text``."""
     if kind in server_refusals.NEEDLES:
         return parse_refusal(kind, text)
     return parse_message(kind, text)

@@ -107,7 +107,8 @@ _UNBALANCED = re.compile(
     r"(?:pre_model_load_memory|min_per_gpu_memory|min_available_device_memory)=([\d.]{1,24})"
     r".{0,20}?local_(?:gpu|device)_memory=([\d.]{1,24})"
 )
-_SLOTS = re.compile(r"Trytoallocate(\d{1,9})tokens\.Available(?:full)?tokens:(\d{1,9})")
+_SLOTS = re.compile(r"Trytoallocate(\d{1,9})tokens")
+_LEFT = re.compile(r"Available(?:full|swa|mamba)?(?:tokens)?:(\d{1,9})")
 _FRACTION = re.compile(r"mem_fraction_static=(\d?\.\d{1,9})")
 _REST = re.compile(rf"total_rest_memory=({SIZE})")
 _SEQUENCES = re.compile(r"max_num_seqs\((\d{1,9})\)exceedsavailableMambacacheblocks\((\d{1,9})\)")
@@ -191,11 +192,15 @@ def _parse_unbalanced(text: str) -> Refusal:
 
 
 def _parse_slots(text: str) -> Refusal:
-    match = _SLOTS.search(text)
     server = "tgi" if text.startswith("Notenough") else "sglang"
-    if match is None:
-        return Refusal("slots", server)
-    return Refusal("slots", server, wanted=int(match[1]), fitting=int(match[2]))
+    wanted = _SLOTS.search(text)
+    left = [int(match[1]) for match in _LEFT.finditer(text)]
+    return Refusal(
+        "slots",
+        server,
+        wanted=int(wanted[1]) if wanted else None,
+        fitting=min(left, default=None),
+    )
 
 
 def _parse_sequences(text: str) -> Refusal | None:
