@@ -54,9 +54,11 @@ class Recorder:
         self.dropped_rows = 0  # became sums because the backlog was full
         self._rows: list[Row] = []
         self.emit, self._switch_off = make_emit(self._rows)
+        self._all_probes = tuple(probes)  # a probe that has failed leaves the list below
         self._probes = list(probes)
         self._dropped: dict[tuple[int, int, str | None], list[int]] = {}
         self._step = -1
+        self._is_in_step = False
         self._wake = threading.Event()
         self._closing = False
         self._sequence = self._written_rows = self._good_bytes = 0
@@ -104,12 +106,27 @@ class Recorder:
     @contextlib.contextmanager
     def step(self) -> Iterator[int]:
         """One step; its number is yielded. Rows that belong to it are emitted inside."""
-        self._step += 1
-        number, start = self._step, _clock()
+        number, start = self.begin_step(), _clock()
         try:
             yield number
         finally:
-            self.emit(events.STEP, number, duration_ns=_clock() - start)
+            self.end_step(number, start)
+
+    @property
+    def open_step(self) -> int:
+        """Number of the step that has begun and not ended; -1 outside of one."""
+        return self._step if self._is_in_step else -1
+
+    def begin_step(self) -> int:
+        """Begin a step that no block encloses; its number. ``end_step`` ends it."""
+        self._step += 1
+        self._is_in_step = True
+        return self._step
+
+    def end_step(self, number: int, start_ns: int) -> None:
+        """End a step that began at ``start_ns`` by ``clock``."""
+        self._is_in_step = False
+        self.emit(events.STEP, number, duration_ns=_clock() - start_ns)
 
     def close(self) -> None:
         """Write what is left and the end marker; safe to call twice."""
@@ -119,6 +136,7 @@ class Recorder:
         self._switch_off()
         self._wake.set()
         self._thread.join()
+        self._close_probes()
         self._end()
 
     def __enter__(self) -> Self:
@@ -214,10 +232,19 @@ class Recorder:
                 name = getattr(probe, "name", type(probe).__name__)
                 self.fact(f"probe.{name}", {"stopped": f"{type(error).__name__}: {error}"})
 
+    def _close_probes(self) -> None:
+        """Let go of what probes hold in the program, such as a function that they wrapped."""
+        for probe in self._all_probes:
+            close = getattr(probe, "close", None)
+            if close is not None:
+                with contextlib.suppress(Exception):
+                    close()
+
     def _stop(self, reason: str) -> None:
         """Give up recording; the program goes on."""
         self.stopped = reason
         self._switch_off()
+        self._close_probes()
         self._rows.clear()
         with contextlib.suppress(Exception):
             print(f"memscope: recording stopped: {reason}; the program goes on.", file=sys.stderr)
@@ -242,6 +269,7 @@ class Recorder:
         self.stopped = "forked"
         with contextlib.suppress(ValueError):
             _active.remove(self)
+        self._close_probes()
         self._file.close()
 
 
