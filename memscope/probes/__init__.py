@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memscope.probes.allocator import AllocatorProbe
+from memscope.probes.allocator_flush import FlushProbe
+from memscope.probes.cgroup import CgroupProbe
+from memscope.probes.device import DeviceProbe
 from memscope.probes.host import HostProbe
+from memscope.probes.kv_cache import KvCacheProbe
 from memscope.probes.nvml import NvmlProbe
+from memscope.probes.pinned import PinnedProbe
 from memscope.writer import Probe
 
 
 def default_probes() -> Sequence[Probe]:
     """What every recording samples."""
-    return (HostProbe(), AllocatorProbe(), NvmlProbe())
+    return (
+        FlushProbe(),
+        DeviceProbe(),
+        KvCacheProbe(),
+        AllocatorProbe(),
+        NvmlProbe(),
+        PinnedProbe(),
+        HostProbe(),
+        CgroupProbe(),
+    )

@@ -14,6 +14,7 @@ from memscope.probes.allocator import cuda_torch
 from memscope.writer import Recorder
 
 PROCESS_SECONDS = 1.0  # between lists of processes, which cost several times a reading
+CHEAP_SECONDS = 200e-6  # a list that costs less is read with each reading, to be of one moment
 
 
 class NvmlProbe:
@@ -31,6 +32,8 @@ class NvmlProbe:
         self._cards: dict[int, Any] = {}
         self._absent: dict[str, str] = {}
         self._processes_at = 0.0
+        self._processes_cost = 1.0
+        self._others: dict[int, dict[str, Any]] = {}
 
     def __call__(self, recorder: Recorder) -> None:
         torch = cuda_torch()
@@ -40,7 +43,8 @@ class NvmlProbe:
         if self._start():
             self._find_cards(torch)
             now = time.monotonic()
-            is_full = now - self._processes_at >= PROCESS_SECONDS
+            is_cheap = self._processes_cost < CHEAP_SECONDS
+            is_full = is_cheap or now - self._processes_at >= PROCESS_SECONDS
             for device, card in self._cards.items():
                 self._sample_memory(recorder, device, card)
                 if is_full:
@@ -98,11 +102,13 @@ class NvmlProbe:
             return None
 
     def _sample_processes(self, recorder: Recorder, device: int, card: Any) -> None:
+        start = time.perf_counter()
         try:
             processes = self._nvml.nvmlDeviceGetComputeRunningProcesses(card)
         except Exception as error:
             self._lack("nvml.process_bytes", error)
             return
+        self._processes_cost = time.perf_counter() - start
         pid = os.getpid()
         own = next((process for process in processes if process.pid == pid), None)
         if own is not None and own.usedGpuMemory is not None:
@@ -116,10 +122,39 @@ class NvmlProbe:
                 "in a container it has another number there",
             )
 
+        self._say_others(recorder, device, processes, is_own_known=own is not None)
+
+    def _say_others(
+        self, recorder: Recorder, device: int, processes: list[Any], *, is_own_known: bool
+    ) -> None:
+        """The other processes of a card as the fact ``nvml.others.N``, when they change.
+
+        Where this process is not in the list, the numbers are those of another namespace.
+        """
+        others = {
+            str(each.pid): {
+                "bytes": None if each.usedGpuMemory is None else int(each.usedGpuMemory),
+                "command": _command(each.pid) if is_own_known else None,
+            }
+            for each in processes
+            if each.pid != os.getpid()
+        }
+        if others != self._others.get(device, {}):
+            self._others[device] = others
+            recorder.fact(f"nvml.others.{device}", others)
+
     def _lack(self, name: str, error: object, consequence: str = "") -> None:
         if name not in self._absent:
             kind = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
             self._absent[name] = f"{kind}{error}{consequence}"
+
+
+def _command(pid: int) -> str | None:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return None
 
 
 _FIELDS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from typing import Any
@@ -134,13 +135,16 @@ def test_card_of_another_uuid_is_not_read(torch):
     assert "Not Found" in absent(recorder)["cuda:0"]
 
 
-def test_processes_are_listed_once_a_second(torch, monkeypatch):
+@pytest.mark.parametrize(("cost", "lists"), [(0.005, 2), (30e-6, 4)])
+def test_processes_are_listed_once_a_second_unless_that_is_cheap(torch, monkeypatch, cost, lists):
     now = [100.0]
+    clock = itertools.count(0, cost)
+    monkeypatch.setattr("memscope.probes.nvml.time.perf_counter", lambda: next(clock))
     monkeypatch.setattr("memscope.probes.nvml.time.monotonic", lambda: now[0])
     nvml = FakeNvml(MODERN)
     probe = NvmlProbe(nvml)
     for at in (100.0, 100.5, 100.9, 101.0):
         now[0] = at
         read(probe)
-    assert nvml.calls.count("processes") == 2
+    assert nvml.calls.count("processes") == lists
     assert nvml.calls.count("memory") == 4

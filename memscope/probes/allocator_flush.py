@@ -1,0 +1,116 @@
+"""Calls of ``torch.cuda.empty_cache()``: who called, how long it took, what went back.
+
+The function below it is wrapped, so that a name imported before is seen as well.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from memscope import events
+from memscope.probes.allocator import cuda_torch, read_counters
+from memscope.writer import Recorder
+
+# Where torch flushes from, in the module torch._C; not every version has the second.
+_FUNCTIONS = ("_cuda_emptyCache", "_accelerator_emptyCache")
+CAPTURE = "graph capture"
+CALL = "empty_cache"
+
+
+class FlushProbe:
+    """Records an ``allocator_flush`` for each call; ``close`` takes the wrapper away again.
+
+    A flush that torch makes before it captures a graph has the name "graph capture".
+    """
+
+    name = "allocator_flush"
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+        self._is_watching = False
+
+    def __call__(self, recorder: Recorder) -> None:
+        """Wrap torch's functions, once the program has imported it."""
+        library = getattr(sys.modules.get("torch"), "_C", None)
+        if self._is_watching or library is None:
+            return
+        names = [name for name in _FUNCTIONS if hasattr(library, name)]
+        if not names:
+            return  # still being imported, or built without CUDA
+        self._is_watching = True
+        for name in names:
+            self._wrap(library, name, recorder)
+        recorder.fact("probe.allocator_flush", {"watches": "torch.cuda.empty_cache()"})
+
+    def close(self) -> None:
+        """Put torch's own functions back."""
+        while self._undo:
+            self._undo.pop()()
+
+    def _wrap(self, library: Any, name: str, recorder: Recorder) -> None:
+        original = getattr(library, name)
+
+        def flush(*args: Any, **kwargs: Any) -> Any:
+            return record_flush(recorder, lambda: original(*args, **kwargs))
+
+        def undo() -> None:
+            if getattr(library, name) is flush:  # else someone has wrapped it after us
+                setattr(library, name, original)
+
+        setattr(library, name, flush)
+        self._undo.append(undo)
+
+
+def record_flush(recorder: Recorder, flush: Callable[[], Any]) -> Any:
+    """Call ``flush`` and record it; what cannot be read leaves the flush as it is."""
+    torch = cuda_torch()
+    if torch is None:
+        return flush()
+    before = _reserved_bytes(torch)
+    start_ns = recorder.clock()
+    result = flush()
+    duration_ns = recorder.clock() - start_ns
+    caller, is_capture = find_caller(sys._getframe(1), _folder(torch))
+    recorder.emit(
+        events.ALLOCATOR_FLUSH,
+        getattr(recorder, "open_step", -1),
+        name=CAPTURE if is_capture else CALL,
+        bytes=max(before - _reserved_bytes(torch), 0),
+        duration_ns=duration_ns,
+        data={"caller": caller},
+    )
+    return result
+
+
+def find_caller(frame: FrameType | None, library: str) -> tuple[str, bool]:
+    """The first frame outside of ``library``, as "file:line in function"; whether to capture.
+
+    torch.cuda.graph flushes the cache before it begins to capture a graph.
+    """
+    is_capture = False
+    while frame is not None:
+        path, function = frame.f_code.co_filename, frame.f_code.co_name
+        if path.startswith(library):
+            is_capture = is_capture or os.path.basename(path) == "graphs.py"
+        elif path != __file__:
+            return f"{path}:{frame.f_lineno} in {function}", is_capture
+        frame = frame.f_back
+    return "unknown", is_capture
+
+
+def _folder(torch: Any) -> str:
+    return os.path.join(os.path.dirname(getattr(torch, "__file__", None) or "torch"), "")
+
+
+def _reserved_bytes(torch: Any) -> int:
+    try:
+        return sum(
+            read_counters(torch, device)["reserved_bytes"]
+            for device in range(torch.cuda.device_count())
+        )
+    except Exception:  # the program's flush must not fail for it
+        return 0

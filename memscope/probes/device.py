@@ -1,0 +1,61 @@
+"""What torch's devices are, and how its allocator is set: facts, once for each device."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from memscope.probes.allocator import cuda_torch
+from memscope.writer import Recorder
+
+
+class DeviceProbe:
+    """Records ``cuda.N`` for each device that torch has used, and ``torch.allocator``."""
+
+    name = "device"
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+
+    def __call__(self, recorder: Recorder) -> None:
+        torch = cuda_torch()
+        if torch is None:
+            return
+        for device in range(torch.cuda.device_count()):
+            if device in self._known or not _is_used(torch, device):
+                continue
+            if not self._known:
+                recorder.fact("torch.allocator", read_settings(torch))
+            self._known.add(device)
+            recorder.fact(f"cuda.{device}", describe_device(torch, device))
+
+
+def describe_device(torch: Any, device: int) -> dict[str, object]:
+    """Name, kind, UUID, size and what this process may use of it, in bytes."""
+    properties = torch.cuda.get_device_properties(device)
+    total = int(properties.total_memory)
+    share = getattr(torch.cuda, "get_per_process_memory_fraction", None)  # torch 2.6
+    fraction = float(share(device)) if share is not None else 1.0
+    return {
+        "name": str(properties.name),
+        "kind": "cuda",
+        "uuid": str(getattr(properties, "uuid", "")),
+        "total_bytes": total,
+        "limit_bytes": int(total * fraction) if 0 < fraction < 1 else total,
+    }
+
+
+def read_settings(torch: Any) -> dict[str, object]:
+    """The allocator's kind and settings as the environment has them."""
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+    text = next((os.environ[name] for name in names if os.environ.get(name)), "")
+    return {
+        "backend": str(torch.cuda.get_allocator_backend()),
+        "settings": text,
+        "is_expandable": "expandable_segments:true" in text.replace(" ", "").lower(),
+    }
+
+
+def _is_used(torch: Any, device: int) -> bool:
+    read = getattr(torch._C, "_cuda_memoryStats", None) or torch.cuda.memory_stats_as_nested_dict
+    return bool(read(device)["reserved_bytes"]["all"]["peak"])

@@ -1,0 +1,48 @@
+"""Pinned host memory that torch's host allocator holds; torch 2.7 and newer count it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memscope.probes.allocator import cuda_torch
+from memscope.writer import Recorder
+
+
+class PinnedProbe:
+    """Samples ``host.pinned_bytes`` (held, cached blocks included) and ``host.pinned_used_bytes``.
+
+    Blocks are rounded up to a power of two, and so are these bytes.
+    """
+
+    name = "pinned"
+
+    def __init__(self) -> None:
+        self._is_counted = True
+
+    def __call__(self, recorder: Recorder) -> None:
+        torch = cuda_torch()
+        if torch is None or not self._is_counted:
+            return
+        read = getattr(torch._C, "_cuda_hostMemoryStats", None)
+        if read is None:
+            self._is_counted = False
+            recorder.fact("probe.pinned", {"absent": "torch 2.7 is the first that counts it"})
+            return
+        counters = read()
+        for metric, key in (
+            ("host.pinned_bytes", "allocated_bytes"),
+            ("host.pinned_used_bytes", "active_bytes"),
+        ):
+            held = _current(counters.get(key))
+            if held is not None:
+                recorder.sample(metric, bytes=held)
+
+
+def _current(counter: Any) -> int | None:
+    """``current`` of a counter, which some versions keep by pool under "all"."""
+    if isinstance(counter, Mapping):
+        counter = counter.get("all", counter)
+        current = counter.get("current")
+        return None if current is None else int(current)
+    return None
