@@ -45,8 +45,8 @@ class Balance:
     @property
     def private_free(self) -> int:
         """Bytes that are free inside private pools."""
-        pools = self.message.private_pools
-        return pools.bytes if pools else 0
+        pools, allocated = self.message.private_pools, self.message.allocated
+        return min(pools.bytes, allocated.bytes) if pools and allocated else 0
 
     @cached_property
     def left_of_limit(self) -> Size | None:

@@ -19,8 +19,11 @@ SETTING_CHARACTERS = 56
 
 def explanation_lines(explanation: Explanation) -> list[str]:
     """The lines, each without control characters."""
-    paragraph = " ".join((explanation.why, *explanation.notes))
-    lines = textwrap.wrap(clean(paragraph), WIDTH, break_on_hyphens=False)
+    if explanation.diagnosis is None:
+        lines = [clean(text) for text in (explanation.why, *explanation.notes)]
+    else:
+        paragraph = " ".join((explanation.why, *explanation.notes))
+        lines = textwrap.wrap(clean(paragraph), WIDTH, break_on_hyphens=False)
     if explanation.shares:
         lines += ["", *_card(explanation)]
     lines += _advice("would help, and what it frees", explanation.help, has_bytes=True)
