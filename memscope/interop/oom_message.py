@@ -303,8 +303,9 @@ def _earliest(
 def _begin_of(kind: str, needle: str, text: str, start: int) -> int | None:
     place = text.find(needle, start)
     while place >= 0:
-        module = server_refusals if kind in server_refusals.NEEDLES else oom_formats
-        begin = module.start_of(kind, text, place)
+        is_refusal = kind in server_refusals.NEEDLES
+        start_of = server_refusals.start_of if is_refusal else oom_formats.start_of
+        begin = start_of(kind, text, place)
         if begin is not None and begin >= start:
             return begin
         place = text.find(needle, place + 1)

@@ -111,6 +111,29 @@ def test_figures_give_one_diagnosis(gib: dict[str, float], diagnosis: str) -> No
     assert diagnose(**gib) == diagnosis
 
 
+@pytest.mark.parametrize(
+    ("requested", "total", "allocated", "free", "reserved", "diagnosis"),
+    [
+        ("2.26 GiB", "8.00 GiB", "3.00 GiB", "3.03 GiB", "4.00 GiB", "not_device_memory"),
+        ("12.50 MiB", "10.92 GiB", "8.57 MiB", "9.28 GiB", "10.00 MiB", "not_device_memory"),
+        ("1.63 GiB", "44.56 GiB", "27.91 GiB", "565.31 MiB", "27.93 GiB", "outside"),
+        ("984.00 MiB", "47.50 GiB", "22.15 GiB", "68.88 MiB", "22.16 GiB", "outside"),
+        ("2.00 MiB", "8.00 GiB", "203.44 MiB", "0 bytes", "6.44 GiB", "fragmentation"),
+        ("200.00 MiB", "14.61 GiB", "13.76 GiB", "37.12 MiB", "13.77 GiB", "shortage"),
+        ("35.31 GiB", "60.97 GiB", "26.13 GiB", "33.81 GiB", "26.61 GiB", "shortage"),
+        ("2.00 GiB", "8.00 GiB", "17.20 GiB", "0 bytes", "17.20 GiB", "oversubscribed"),
+    ],
+)
+def test_figures_of_public_reports(
+    requested: str, total: str, allocated: str, free: str, reserved: str, diagnosis: str
+) -> None:
+    text = (
+        f"CUDA out of memory. Tried to allocate {requested} (GPU 0; {total} total capacity; "
+        f"{allocated} already allocated; {free} free; {reserved} reserved in total by PyTorch)"
+    )
+    assert explain(text).diagnosis == diagnosis
+
+
 def test_less_free_than_a_page_beyond_the_request_is_no_evidence() -> None:
     close = {"requested": 0.02, "allocated": 60.0, "reserved": 60.0, "total": 61.0}
     assert diagnose(**close, free=0.0205) == "shortage"
