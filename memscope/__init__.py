@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memscope.errors import MemscopeError
+    from memscope.probes.modules import watch
     from memscope.recording import Recording, open_recording
     from memscope.writer import Recorder, active_recorder, record
 
@@ -17,6 +18,7 @@ __all__ = [
     "active_recorder",
     "open_recording",
     "record",
+    "watch",
 ]
 
 _HOMES = {
@@ -26,6 +28,7 @@ _HOMES = {
     "active_recorder": "memscope.writer",
     "open_recording": "memscope.recording",
     "record": "memscope.writer",
+    "watch": "memscope.probes.modules",
 }
 
 

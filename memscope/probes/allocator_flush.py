@@ -103,7 +103,7 @@ def find_caller(frame: FrameType | None, library: str) -> tuple[str, bool]:
 
 
 def _folder(torch: Any) -> str:
-    return os.path.join(os.path.dirname(getattr(torch, "__file__", None) or "torch"), "")
+    return os.path.join(os.path.dirname(torch.__file__), "")
 
 
 def _reserved_bytes(torch: Any) -> int:

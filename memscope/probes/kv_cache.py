@@ -5,9 +5,11 @@ Allocated bytes grow with each token of a ``generate``; with this reading that i
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from memscope.writer import Recorder
@@ -21,62 +23,79 @@ class KvCacheProbe:
     name = "kv_cache"
 
     def __init__(self) -> None:
-        self._caches: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._wrapped: tuple[type, Any, Any] | None = None
+        self._is_following = False
         self._devices: set[int] = set()
 
     def __call__(self, recorder: Recorder) -> None:
-        if self._wrapped is None and not self._wrap():
+        self._is_following = self._is_following or follow_caches()
+        if not self._is_following:
             return
-        held = kv_bytes(self._caches)
+        held = kv_bytes()
         self._devices |= held.keys()
         for device in self._devices:
             recorder.sample(METRIC, bytes=held.get(device, 0), device=device)
 
     def close(self) -> None:
         """Stop following caches."""
-        if self._wrapped is not None:
-            kind, original, ours = self._wrapped
-            if kind.__dict__.get("__init__") is ours:
-                kind.__init__ = original  # type: ignore[misc]
-
-    def _wrap(self) -> bool:
-        """Follow each cache from its birth on, once the program has imported transformers."""
-        kind = getattr(sys.modules.get("transformers.cache_utils"), "Cache", None)
-        if kind is None:
-            return False
-        original, caches = kind.__init__, self._caches
-
-        def init(cache: Any, *args: Any, **kwargs: Any) -> None:
-            original(cache, *args, **kwargs)
-            try:
-                caches.add(cache)
-            except TypeError:  # a cache that cannot be referred to weakly is not counted
-                return
-
-        init.__wrapped__ = original  # type: ignore[attr-defined]
-        kind.__init__ = init
-        self._wrapped = kind, original, init
-        return True
+        if self._is_following:
+            self._is_following = False
+            unfollow_caches()
 
 
-def kv_bytes(caches: weakref.WeakSet[Any]) -> dict[int, int]:
-    """Device index (-1 for the host) → bytes of the keys and values in ``caches``."""
+def follow_caches() -> bool:
+    """Follow each cache from its birth on; False before the program has imported transformers."""
+    global _followers
+    kind = getattr(sys.modules.get("transformers.cache_utils"), "Cache", None)
+    if kind is None:
+        return False
+    _followers += 1
+    if not hasattr(kind.__init__, "memscope_original"):
+        kind.__init__ = _following_init(kind.__init__)
+    return True
+
+
+def unfollow_caches() -> None:
+    """Undo one ``follow_caches``; the last gives transformers its own function back."""
+    global _followers
+    _followers -= 1
+    kind = getattr(sys.modules.get("transformers.cache_utils"), "Cache", None)
+    original = getattr(kind and kind.__init__, "memscope_original", None)
+    if not _followers and kind is not None and original is not None:
+        kind.__init__ = original
+
+
+def kv_bytes() -> dict[int, int]:
+    """Device index (-1 for the host) → bytes of the keys and values of caches that are alive."""
     held: dict[int, int] = {}
-    for cache in tuple(caches):
+    for cache in tuple(_caches):
         for tensor in _tensors(cache):
-            device = tensor.device.index if tensor.device.type == "cuda" else -1
-            held[device or 0] = held.get(device or 0, 0) + tensor.nbytes
+            device = (tensor.device.index or 0) if tensor.device.type == "cuda" else -1
+            held[device] = held.get(device, 0) + tensor.nbytes
     return held
+
+
+_caches: weakref.WeakSet[Any] = weakref.WeakSet()
+_followers = 0
+
+
+def _following_init(original: Callable[..., None]) -> Callable[..., None]:
+    def init(cache: Any, *args: Any, **kwargs: Any) -> None:
+        original(cache, *args, **kwargs)
+        with contextlib.suppress(TypeError):  # what cannot be referred to weakly is not counted
+            _caches.add(cache)
+
+    init.memscope_original = original  # type: ignore[attr-defined]
+    return functools.wraps(original)(init)
 
 
 def _tensors(cache: Any) -> Iterator[Any]:
     """Of a cache with layers (transformers 4.54 and newer) or with two lists of tensors."""
-    layers = getattr(cache, "layers", None)
-    if layers is not None:
-        pairs = ((getattr(each, "keys", None), getattr(each, "values", None)) for each in layers)
-    else:
-        keys, values = getattr(cache, "key_cache", ()), getattr(cache, "value_cache", ())
-        pairs = zip(keys, values, strict=False)
-    for pair in pairs:
-        yield from (each for each in pair if getattr(each, "nbytes", None) is not None)
+    for layer in getattr(cache, "layers", None) or ():
+        yield from _with_bytes(getattr(layer, "keys", None), getattr(layer, "values", None))
+    for name in ("key_cache", "value_cache"):
+        found = getattr(cache, name, None)
+        yield from _with_bytes(*(found if isinstance(found, list) else ()))
+
+
+def _with_bytes(*tensors: Any) -> Iterator[Any]:
+    return (each for each in tensors if getattr(each, "nbytes", None) is not None)

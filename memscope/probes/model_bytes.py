@@ -1,0 +1,76 @@
+"""What a model's weights, gradients and optimizer state take, by device."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+ByDevice = dict[int, int]
+
+
+class ModelBytes:
+    """Sizes of one model; each is counted anew only where something of it has changed.
+
+    A change is seen in the number of tensors and where each lies; a size is that of the storage,
+    so that tied weights and views count once.
+    """
+
+    def __init__(self, model: Any, optimizer: Any = None) -> None:
+        self._model = weakref.ref(model)
+        self._optimizer = None if optimizer is None else weakref.ref(optimizer)
+        self._cached: dict[str, tuple[int, ByDevice]] = {}
+
+    def read(self) -> dict[str, ByDevice]:
+        """Metric → device (-1 for the host) → bytes; nothing once the model is gone."""
+        model = self._model()
+        if model is None:
+            return {}
+        weights = list(itertools.chain(model.parameters(), model.buffers()))
+        gradients = [tensor.grad for tensor in weights if tensor.grad is not None]
+        found = {
+            "model.weights_bytes": self._count("weights", weights),
+            "model.gradients_bytes": self._count("gradients", gradients),
+        }
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        if optimizer is not None:
+            state = list(_tensors(optimizer.state.values()))
+            found["model.optimizer_bytes"] = self._count("optimizer", state)
+        return found
+
+    def _count(self, what: str, tensors: list[Any]) -> ByDevice:
+        tensors = [getattr(tensor, "_local_tensor", tensor) for tensor in tensors]  # of DTensors
+        signature = hash(tuple(tensor.data_ptr() for tensor in tensors))
+        cached = self._cached.get(what)
+        if cached is None or cached[0] != signature:
+            cached = signature, storage_bytes(tensors)
+            self._cached[what] = cached
+        return cached[1]
+
+
+def storage_bytes(tensors: Iterable[Any]) -> ByDevice:
+    """Bytes of the storages below ``tensors``, each once, by device."""
+    found: dict[tuple[int, int], int] = {}
+    for tensor in tensors:
+        kind = tensor.device.type
+        if kind == "meta":
+            continue
+        storage = tensor.untyped_storage()
+        device = (tensor.device.index or 0) if kind == "cuda" else -1
+        found[device, storage.data_ptr()] = storage.nbytes()
+    total: ByDevice = {}
+    for (device, _), size in found.items():
+        total[device] = total.get(device, 0) + size
+    return total
+
+
+def _tensors(states: Iterable[Any]) -> Iterable[Any]:
+    """The tensors of an optimizer's state, which nests dicts and lists."""
+    for state in states:
+        if hasattr(state, "untyped_storage"):
+            yield state
+        elif isinstance(state, Mapping):
+            yield from _tensors(state.values())
+        elif isinstance(state, list | tuple):
+            yield from _tensors(state)

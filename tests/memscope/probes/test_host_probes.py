@@ -1,0 +1,149 @@
+"""Control groups, pinned memory, KV caches, and what a device is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from memscope import events
+from memscope.probes.cgroup import CgroupProbe, find_group
+from memscope.probes.context import measure_context
+from memscope.probes.device import DeviceProbe
+from memscope.probes.kv_cache import KvCacheProbe
+from memscope.probes.pinned import PinnedProbe
+from tests.fakes import FakeTorch, ListRecorder
+
+GIB = 1 << 30
+
+
+def write(folder: Path, **files: object) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(f"{text}\n")
+
+
+def read(probe: Any, times: int = 1) -> ListRecorder:
+    recorder = ListRecorder()
+    for _ in range(times):
+        probe(recorder)
+    return recorder
+
+
+def facts(recorder: ListRecorder) -> dict[Any, Any]:
+    return {row.name: row.data for row in recorder.of(events.FACT)}
+
+
+def samples(recorder: ListRecorder) -> dict[Any, Any]:
+    return {(row.name, row.device): row.bytes for row in recorder.of(events.SAMPLE)}
+
+
+def version_2(tmp_path: Path) -> tuple[Path, Path]:
+    own = tmp_path / "cgroup"
+    own.write_text("0::/app/worker\n")
+    root = tmp_path / "fs"
+    write(root / "app", memory__max=2 * GIB, memory__current=3 * 10**8)
+    (root / "app" / "memory.events").write_text("low 0\nhigh 4\nmax 7\noom 1\noom_kill 1\n")
+    write(root / "app" / "worker", memory__max="max", memory__current=10**8)
+    return root, own
+
+
+def test_the_lowest_limit_on_the_way_up_is_the_one_that_counts(tmp_path):
+    root, own = version_2(tmp_path)
+    recorder = read(CgroupProbe(str(root), str(own)))
+    assert facts(recorder)["cgroup"] == {"version": 2, "limit_bytes": 2 * GIB}
+    assert facts(recorder)["cgroup.events"] == {"high": 4, "max": 7, "oom": 1, "oom_kill": 1}
+    assert samples(recorder) == {("cgroup.used_bytes", -1): 3 * 10**8}
+
+
+def test_a_group_is_read_once_a_second_and_its_events_said_when_they_change(tmp_path, monkeypatch):
+    root, own = version_2(tmp_path)
+    now = [100.0]
+    monkeypatch.setattr("memscope.probes.cgroup.time.monotonic", lambda: now[0])
+    probe, recorder = CgroupProbe(str(root), str(own)), ListRecorder()
+    for at in (100.0, 100.5, 101.1, 102.2):
+        now[0] = at
+        probe(recorder)
+    assert recorder.count(events.SAMPLE) == 3
+    assert recorder.count(events.FACT) == 2
+
+
+def test_version_1_writes_a_huge_number_where_there_is_no_limit(tmp_path):
+    own = tmp_path / "cgroup"
+    own.write_text("5:cpu,cpuacct:/\n4:memory:/job\n0::/\n")
+    folder = tmp_path / "fs" / "memory" / "job"
+    write(folder, memory__limit_in_bytes=9223372036854771712, memory__usage_in_bytes=5)
+    write(folder, memory__failcnt=3, memory__oom_control="oom_kill_disable 0\noom_kill 2")
+    group = find_group(tmp_path / "fs", own)
+    assert (group.version, group.limit_bytes, group.read_used()) == (1, None, 5)
+    assert group.read_events() == {"max": 3, "oom_kill": 2}
+    write(folder, memory__limit_in_bytes=GIB)
+    assert find_group(tmp_path / "fs", own).limit_bytes == GIB
+
+
+def test_no_group_is_an_error_that_stops_the_probe(tmp_path):
+    own = tmp_path / "cgroup"
+    own.write_text("0::/\n")
+    with pytest.raises(OSError, match="control group"):
+        read(CgroupProbe(str(tmp_path), str(own)))
+
+
+@pytest.mark.parametrize("is_nested", [True, False])
+def test_pinned_bytes_of_torch_versions_with_and_without_pools(monkeypatch, is_nested):
+    torch = FakeTorch()
+    held, used = {"current": 64, "peak": 64}, {"current": 32, "peak": 64}
+    counters = {"allocated_bytes": held, "active_bytes": used}
+    nested = {key: {"all": value} for key, value in counters.items()}
+    torch._C._cuda_hostMemoryStats = lambda: nested if is_nested else counters
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    found = samples(read(PinnedProbe()))
+    assert found == {("host.pinned_bytes", -1): 64, ("host.pinned_used_bytes", -1): 32}
+
+
+def test_an_old_torch_does_not_count_pinned_memory(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", FakeTorch())
+    recorder = read(PinnedProbe(), times=3)
+    assert not samples(recorder)
+    assert recorder.count(events.FACT) == 1
+
+
+def test_kv_caches_are_counted_while_they_live():
+    torch = pytest.importorskip("torch")
+    cache_utils = pytest.importorskip("transformers.cache_utils")
+    original = cache_utils.Cache.__init__
+    probe = KvCacheProbe()
+    assert samples(read(probe)) == {}
+    cache = cache_utils.DynamicCache()
+    cache.update(torch.zeros(1, 2, 5, 4), torch.zeros(1, 2, 5, 4), 0)
+    key = ("model.kv_bytes", -1)
+    assert samples(read(probe)) == {key: 2 * 40 * 4}
+    del cache
+    assert samples(read(probe)) == {key: 0}
+    probe.close()
+    assert cache_utils.Cache.__init__ is original
+
+
+def test_a_device_is_described_once_it_is_used(monkeypatch):
+    torch = FakeTorch(devices=2)
+    properties = SimpleNamespace(name="H200", total_memory=1000, uuid="0a")
+    torch.cuda.get_device_properties = lambda device: properties
+    torch.cuda.get_per_process_memory_fraction = lambda device: 0.5
+    torch.cuda.get_allocator_backend = lambda: "native"
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    found = facts(read(DeviceProbe(), times=2))
+    assert set(found) == {"cuda.0", "torch.allocator"}
+    assert found["cuda.0"]["limit_bytes"] == 500
+    assert found["torch.allocator"]["is_expandable"]
+
+
+def test_a_context_that_cannot_be_measured_says_why():
+    pytest.importorskip("torch")
+    if __import__("torch").cuda.is_available():
+        pytest.skip("there is a device here")
+    recorder = ListRecorder()
+    assert measure_context(recorder) is None  # type: ignore[arg-type]
+    assert facts(recorder)["context.0"]["reason"]
