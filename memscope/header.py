@@ -45,8 +45,14 @@ def new_header() -> dict[str, Any]:
         "rank": int(rank) if (rank := os.environ.get("RANK", "")).isdigit() else None,
         "started_at_ns": time.time_ns(),
         "started_monotonic_ns": time.monotonic_ns(),
-        "command": [str(word) for word in sys.argv],
+        "command": _command(),
     }
+
+
+def _command() -> list[str]:
+    """At Python's start, ``-m`` and ``-c`` stand in the place of the program's name."""
+    words = sys.orig_argv if sys.argv[:1] in (["-m"], ["-c"]) else sys.argv
+    return [str(word) for word in words]
 
 
 def parse_header(fields: Mapping[str, Any]) -> Header:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import sys
 import threading
@@ -35,10 +36,14 @@ FLUSH_SECONDS = 0.5
 FLUSH_ROWS = 4096
 SAMPLE_SECONDS = 0.1
 MAX_BACKLOG_ROWS = 500_000
+FORK_SECONDS = 1.0  # a fork waits no longer than this for a batch to be written
 
 _clock = time.perf_counter_ns
 _open_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 _active: list[Recorder] = []
+_working = threading.Lock()  # held while a writer encodes or samples: a fork waits for it
+_forking = threading.local()
+_given_up: list[IO[bytes]] = []  # files whose descriptors are the program's own by now
 
 
 class Recorder:
@@ -59,6 +64,7 @@ class Recorder:
         self._dropped: dict[tuple[int, int, str | None], list[int]] = {}
         self._step = -1
         self._is_in_step = False
+        self.step_source: str | None = None  # who begins and ends steps, once somebody has said so
         self._wake = threading.Event()
         self._closing = False
         self._sequence = self._written_rows = self._good_bytes = 0
@@ -66,6 +72,7 @@ class Recorder:
         self._encoder = BatchEncoder(self._schema)
         self._start_ns = _clock()
         self._file = _create(self.path, force=force)
+        self._identity = _identify(self._file)
         self._write_header()
         self._thread = threading.Thread(target=self._run, name="memscope-writer", daemon=True)
         self._thread.start()
@@ -103,9 +110,17 @@ class Recorder:
         finally:
             self.emit(events.PHASE, self._step, name=name, duration_ns=_clock() - start)
 
+    def take_steps(self, source: str) -> None:
+        """Steps come from ``source`` from now on: whoever made them before ceases."""
+        if self.step_source != source:
+            self.step_source = source
+            self._is_in_step = False
+            self.fact("run.step_source", source)
+
     @contextlib.contextmanager
     def step(self) -> Iterator[int]:
         """One step; its number is yielded. Rows that belong to it are emitted inside."""
+        self.take_steps("program")
         number, start = self.begin_step(), _clock()
         try:
             yield number
@@ -173,7 +188,8 @@ class Recorder:
             now = time.monotonic()
             if now - sampled >= SAMPLE_SECONDS:
                 sampled = now
-                self._sample_probes()
+                with _working:
+                    self._sample_probes()
             self._bound_backlog()
             if len(rows) >= FLUSH_ROWS or (rows and now - flushed >= FLUSH_SECONDS):
                 flushed = now
@@ -193,13 +209,16 @@ class Recorder:
             self._write_rows(_sum_rows(sums))
 
     def _write_rows(self, rows: list[Row]) -> None:
-        self._sequence += 1
-        batch = encode_rows(rows, self._start_ns, self._schema)
-        first = self._written_rows
-        self._write(self._encoder.encode(batch, sequence=self._sequence, first_row=first))
-        self._written_rows += len(rows)
+        with _working:
+            self._sequence += 1
+            batch = encode_rows(rows, self._start_ns, self._schema)
+            first = self._written_rows
+            self._write(self._encoder.encode(batch, sequence=self._sequence, first_row=first))
+            self._written_rows += len(rows)
 
     def _write(self, data: bytes) -> None:
+        if _identify(self._file) != self._identity:
+            raise OSError(errno.EBADF, "the program closed its descriptor")
         view = memoryview(data)
         while view:
             view = view[self._file.write(view) :]
@@ -248,6 +267,8 @@ class Recorder:
         self._rows.clear()
         with contextlib.suppress(Exception):
             print(f"memscope: recording stopped: {reason}; the program goes on.", file=sys.stderr)
+        if _identify(self._file) != self._identity:
+            return
         with contextlib.suppress(Exception):
             self._file.truncate(self._good_bytes)
             self._file.seek(self._good_bytes)
@@ -260,7 +281,10 @@ class Recorder:
                 self._write(
                     self._encoder.close(sequence=self._sequence + 1, first_row=self._written_rows)
                 )
-        self._file.close()
+        if _identify(self._file) == self._identity:
+            self._file.close()
+        else:
+            _given_up.append(self._file)
 
     def _leave_in_child(self) -> None:
         """After a fork the file belongs to the parent alone."""
@@ -280,8 +304,20 @@ _KEPT = frozenset(
 
 
 def active_recorder() -> Recorder | None:
-    """The innermost recorder that is open as a context, or None."""
-    return _active[-1] if _active else None
+    """The innermost recorder that is open as a context, else this process's own, or None.
+
+    It has one of its own under ``memscope run``, or where MEMSCOPE_RECORD is set.
+    """
+    if _active:
+        return _active[-1]
+    process = sys.modules.get("memscope.launch.process")
+    recorder: Recorder | None = process.own_recorder() if process is not None else None
+    return recorder
+
+
+def make_default(recorder: Recorder) -> None:
+    """Let ``active_recorder`` find ``recorder`` where no other is open as a context."""
+    _active.insert(0, recorder)
 
 
 def record(path: str | os.PathLike[str], *, force: bool = False) -> Recorder:
@@ -317,6 +353,15 @@ def _create(path: Path, *, force: bool) -> IO[bytes]:
     return file
 
 
+def _identify(file: IO[bytes]) -> tuple[int, int] | None:
+    """Which file the descriptor is; None where it is none: a program may close all it has."""
+    try:
+        status = os.fstat(file.fileno())
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino
+
+
 def _unwritable(path: Path, reason: str | None) -> MemscopeError:
     return MemscopeError(
         f"{path} cannot be written ({reason}).", "Name a folder with room that you may write to."
@@ -344,7 +389,20 @@ def _close_all() -> None:
         recorder.close()
 
 
+def _hold_work() -> None:
+    """So that no lock of a library is held by a thread that the child does not have."""
+    _forking.held = _working.acquire(timeout=FORK_SECONDS)
+
+
+def _release_work() -> None:
+    if getattr(_forking, "held", False):
+        _forking.held = False
+        _working.release()
+
+
 def _leave_in_child() -> None:
+    global _working
+    _working = threading.Lock()
     for recorder in tuple(_open_recorders):
         recorder._leave_in_child()
     _open_recorders.clear()
@@ -352,4 +410,6 @@ def _leave_in_child() -> None:
 
 atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_in_child)
+    os.register_at_fork(
+        before=_hold_work, after_in_parent=_release_work, after_in_child=_leave_in_child
+    )
