@@ -16,6 +16,7 @@ class Verb:
 VERBS = {
     "demo": Verb("memscope.cli.demo", "the whole of it: decode a real model and look at it"),
     "decode": Verb("memscope.cli.decode", "continue a prompt within a memory limit, recorded"),
+    "run": Verb("memscope.cli.run", "any PyTorch program, recorded while it runs"),
     "live": Verb("memscope.cli.live", "it runs: watch a recording as it grows"),
     "report": Verb("memscope.cli.report", "it ran: one HTML file that works offline"),
     "summary": Verb("memscope.cli.summary", "its figures and verdicts, as text or JSON"),

@@ -1,0 +1,89 @@
+"""`memscope run`: any program of PyTorch, recorded in its own interpreter, with its children."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import uuid
+from pathlib import Path
+
+from memscope.cli.output import check_free, default_path
+from memscope.errors import MemscopeError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options; the first word that is none of them begins the command."""
+    add, rest = parser.add_argument, argparse.REMAINDER
+    parser.usage = (
+        "memscope run [options] [--] COMMAND ...   (a script.py, -m MODULE, -c CODE, ...)"
+    )
+    add("-o", "--output", metavar="RECORDING", help="where the recording goes")
+    add("--force", action="store_true", help="overwrite the recording, and the report")
+    add("--report", metavar="FILE", help="write the HTML report once the program has ended")
+    add("--live", action="store_true", help="show the live view; its output follows when you leave")
+    add("-m", dest="module", metavar="MODULE", nargs=rest, help="run a module, as python -m does")
+    add("-c", dest="code", metavar="CODE", nargs=rest, help="run code, as python -c does")
+    add("command", metavar="COMMAND", nargs=rest, help="what to run, with its own arguments")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the program; its own exit code, 128 + n where signal n ended it."""
+    from memscope.launch.program import command_words, run_program
+
+    command = command_words(args.command, args.module, args.code)
+    path = Path(args.output) if args.output else default_path("run", ".mscope")
+    report = Path(args.report) if args.report else None
+    prepare_output(path, report, force=args.force)
+    environment = recorded_environment(path)
+    if args.live:
+        from memscope.cli.run_live import run_under_view
+
+        code = run_under_view(command, environment, path)
+    else:
+        code = run_program(command, environment)
+    finish(path, report, force=args.force)
+    return code
+
+
+def prepare_output(path: Path, report: Path | None, *, force: bool) -> None:
+    """Raises MemscopeError, before the program starts, where its output cannot be written."""
+    from memscope.writer import check_writable
+
+    check_writable(path, force=force)
+    if report is not None:
+        check_free(report, force=force)
+        if not os.access(report.parent, os.W_OK):
+            raise MemscopeError(f"{report} cannot be written.", "Name a folder that you may write.")
+    if force:
+        path.unlink(missing_ok=True)
+
+
+def recorded_environment(path: Path) -> dict[str, str]:
+    """The environment of a program whose first process is recorded at ``path``."""
+    from memscope.launch.environment import program_environment
+    from memscope.launch.program import hook_folder
+
+    return program_environment(os.environ, path.absolute(), uuid.uuid4().hex, hook_folder())
+
+
+def finish(path: Path, report: Path | None, *, force: bool) -> None:
+    """Say where the recording is, and write the report. What fails here changes no exit code."""
+    if not path.exists():
+        note("nothing was recorded: no Python that has memscope ran. Install memscope-torch there.")
+        return
+    note(f"recording: {path}  (memscope summary {path})", prefix="")
+    if report is None:
+        return
+    from memscope.cli.report import write_report
+
+    try:
+        write_report(path, report, force=force)
+        note(f"report: {report}", prefix="")
+    except MemscopeError as error:
+        note(f"no report: {error}")
+
+
+def note(text: str, prefix: str = "memscope: ") -> None:
+    """One line on stderr."""
+    print(f"{prefix}{text}", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""A program of someone else, recorded in its own interpreter, with the processes it starts."""

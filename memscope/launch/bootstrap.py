@@ -1,0 +1,41 @@
+"""Where recording begins in a program's interpreter: before its first line.
+
+Python runs this at its start, from a ``.pth`` file beside the installed package or from the
+``sitecustomize`` that ``memscope run`` puts in front. Whatever fails here, the program goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+_has_started = False
+
+
+def start() -> None:
+    """Record this process as the environment asks for it; once, and without ever raising."""
+    global _has_started
+    if _has_started or _is_memscope():
+        return
+    _has_started = True
+    try:
+        from memscope.launch.process import start_process
+
+        start_process()
+    except Exception as error:
+        say_unrecorded(error)
+
+
+def say_unrecorded(error: BaseException) -> None:
+    """One line on stderr: what is lost, and that the program goes on."""
+    problem = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
+    with contextlib.suppress(Exception):
+        print(f"memscope: not recorded: {problem} The program goes on.", file=sys.stderr)
+
+
+def _is_memscope() -> bool:
+    """Whether this process is a verb of ours, which would only record itself."""
+    words = sys.orig_argv[1:3]
+    return words == ["-m", "memscope"] or (
+        bool(words) and words[0].replace("\\", "/").rpartition("/")[2] == "memscope"
+    )

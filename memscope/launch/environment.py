@@ -1,0 +1,78 @@
+"""How the processes of one run know of it: environment variables, which children inherit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+RECORD = "MEMSCOPE_RECORD"  # folder that recordings go to; set, it asks for recording
+OFF = "MEMSCOPE_OFF"  # set, nothing is recorded
+RUN_ID = "MEMSCOPE_RUN_ID"  # what the recordings of one run have in common
+RUN_FILE = "MEMSCOPE_RUN_FILE"  # file of the first process; the others' lie beside it
+RUN_PARENT = "MEMSCOPE_RUN_PARENT"  # pid of the recorded process above this one
+RUN_RANK = "MEMSCOPE_RUN_RANK"  # rank of the recorded process above this one
+
+SUFFIX = ".mscope"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What the environment says of the run that this process belongs to."""
+
+    folder: Path
+    run_file: Path | None
+    parent: int | None
+    pid: int
+    has_new_rank: bool
+
+    @property
+    def is_first(self) -> bool:
+        """Whether no process above this one is recorded: it is the one that was started.
+
+        A process that became another program by exec is its own parent here.
+        """
+        return self.parent in (None, self.pid)
+
+    @property
+    def is_recorded_at_once(self) -> bool:
+        """Whether it is recorded from its start; the others are once they use CUDA or ask."""
+        return self.is_first or self.has_new_rank
+
+    def child_file(self, attempt: int = 0) -> Path:
+        """Where this process is recorded if the run's own file is another's."""
+        stem = self.run_file.stem if self.run_file else "run"
+        again = f"-{attempt + 1}" if attempt else ""
+        return self.folder / f"{stem}.{self.pid}{again}{SUFFIX}"
+
+
+def read_launch(environment: Mapping[str, str], pid: int) -> Launch | None:
+    """The run that ``environment`` names; None where nothing is to be recorded."""
+    if not environment.get(RECORD) or environment.get(OFF):
+        return None
+    run_file = environment.get(RUN_FILE)
+    parent = environment.get(RUN_PARENT, "")
+    rank = environment.get("RANK", "")
+    return Launch(
+        folder=Path(os.path.abspath(environment[RECORD])),
+        run_file=Path(run_file) if run_file else None,
+        parent=int(parent) if parent.isdecimal() else None,
+        pid=pid,
+        has_new_rank=rank.isdecimal() and rank != environment.get(RUN_RANK),
+    )
+
+
+def program_environment(
+    environment: Mapping[str, str], path: Path, run_id: str, hook_folder: Path | None
+) -> dict[str, str]:
+    """``environment`` for a program whose first process is recorded at ``path``.
+
+    ``hook_folder`` goes before PYTHONPATH where Python's own folders hold no hook of ours.
+    """
+    given = {name: text for name, text in environment.items() if name not in (RUN_PARENT, RUN_RANK)}
+    given |= {RECORD: str(path.parent), RUN_FILE: str(path), RUN_ID: run_id}
+    if hook_folder is not None:
+        rest = given.get("PYTHONPATH")
+        given["PYTHONPATH"] = f"{hook_folder}{os.pathsep}{rest}" if rest else str(hook_folder)
+    return given

@@ -1,0 +1,118 @@
+"""The recording of this process: opened at its start, at its first use of CUDA, or on request."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memscope.errors import MemscopeError
+from memscope.launch import environment as names
+from memscope.launch.bootstrap import say_unrecorded
+from memscope.launch.cuda_watch import watch_cuda
+from memscope.launch.environment import Launch, read_launch
+
+if TYPE_CHECKING:  # imported where a file is opened: children that need none load no pyarrow
+    from memscope.writer import Recorder
+
+_opened: dict[int, Recorder | None] = {}  # by pid: a forked child finds its parent's alone
+
+
+def start_process() -> None:
+    """Record this process now, or as soon as it uses CUDA."""
+    launch = read_launch(os.environ, os.getpid())
+    if launch is None:
+        return
+    watch_cuda(own_recorder)
+    if launch.is_recorded_at_once:
+        own_recorder()
+
+
+def own_recorder() -> Recorder | None:
+    """The recorder of this process, opened now if it is not yet.
+
+    None where no run is to be recorded, or where its file could not be opened; the reason has
+    then been said once.
+    """
+    pid = os.getpid()
+    if pid not in _opened:
+        launch = read_launch(os.environ, pid)
+        _opened[pid] = None
+        if launch is not None:
+            try:
+                _opened[pid] = _open(launch)
+            except Exception as error:
+                say_unrecorded(error)
+    return _opened[pid]
+
+
+def _open(launch: Launch) -> Recorder:
+    from memscope.launch.recording import begin_recorder
+
+    if launch.is_first:
+        _check_folder(launch.folder)
+    recorder = _first_free(launch, begin_recorder)
+    os.environ[names.RUN_PARENT] = str(launch.pid)
+    if launch.has_new_rank:
+        os.environ[names.RUN_RANK] = os.environ["RANK"]
+    _close_with_multiprocessing(recorder)
+    return recorder
+
+
+def _check_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MemscopeError(f"{folder} cannot be made ({error.strerror}).") from None
+
+
+def _first_free(launch: Launch, begin: Callable[[Path], Recorder]) -> Recorder:
+    """The run's own file for the first process, else one beside it."""
+    if launch.run_file is None:
+        return _begin_run(launch, begin)
+    if launch.is_first and not launch.run_file.exists():
+        with contextlib.suppress(FileExistsError):
+            return _begin(launch.run_file, begin)
+    for attempt in itertools.count():
+        path = launch.child_file(attempt)
+        if not path.exists():
+            with contextlib.suppress(FileExistsError):
+                return _begin(path, begin)
+    raise AssertionError("unreachable")
+
+
+def _begin_run(launch: Launch, begin: Callable[[Path], Recorder]) -> Recorder:
+    """A run that nothing but the environment variable began: this process names it."""
+    os.environ.setdefault(names.RUN_ID, uuid.uuid4().hex)
+    for number in itertools.count(1):
+        path = launch.folder / f"run-{number:03d}{names.SUFFIX}"
+        if not path.exists():
+            with contextlib.suppress(FileExistsError):
+                recorder = _begin(path, begin)
+                os.environ[names.RUN_FILE] = str(path)
+                return recorder
+    raise AssertionError("unreachable")
+
+
+def _begin(path: Path, begin: Callable[[Path], Recorder]) -> Recorder:
+    """Raises FileExistsError where another process took the name at the same moment."""
+    try:
+        return begin(path)
+    except MemscopeError:
+        if path.exists():
+            raise FileExistsError(path) from None
+        raise
+
+
+def _close_with_multiprocessing(recorder: Recorder) -> None:
+    """A child of multiprocessing leaves by os._exit after its own finalizers, without atexit."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        from multiprocessing.util import Finalize
+
+        Finalize(None, recorder.close, exitpriority=-100)

@@ -1,0 +1,92 @@
+"""Runs a program as this process's child and is as little between it and the world as can be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from memscope.errors import MemscopeError
+
+FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
+RESTORED = ("SIGPIPE", "SIGXFSZ")  # Python ignores them; a program inherits that
+
+
+def command_words(
+    words: Sequence[str], module: Sequence[str] | None, code: Sequence[str] | None
+) -> list[str]:
+    """The command as the system runs it: scripts, ``-m`` and ``-c`` by this Python.
+
+    Raises MemscopeError where there is none, or no such program.
+    """
+    if module:
+        return [sys.executable, "-m", *module]
+    if code:
+        return [sys.executable, "-c", *code]
+    words = words[1:] if words[:1] == ["--"] else words
+    if not words:
+        raise MemscopeError(
+            "run needs a command.", "Write `memscope run train.py` or `-- COMMAND`."
+        )
+    if words[0].endswith((".py", ".pyz")) or os.path.isdir(words[0]):
+        return [sys.executable, *words]
+    if shutil.which(words[0]) is None:
+        raise MemscopeError(f"There is no program {words[0]}.", "Check its name and PATH.")
+    return list(words)
+
+
+def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run ``command`` to its end; its exit code, 128 + n where signal n ended it.
+
+    Signals sent to this process go on to the program; those from the terminal have reached it
+    already.
+    """
+    if not hasattr(signal, "sigwaitinfo"):
+        raise MemscopeError("run records on Linux alone.", "Read its recordings here.")
+    forwarded = {getattr(signal, name) for name in FORWARDED}
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*forwarded, signal.SIGCHLD})
+    try:
+        pid = os.posix_spawnp(
+            command[0],
+            list(command),
+            dict(environment),
+            setsigmask=before,
+            setsigdef=[getattr(signal, name) for name in RESTORED],
+        )
+        return exit_code(_wait(pid, forwarded))
+    except OSError as error:
+        raise MemscopeError(f"{command[0]} cannot be run ({error.strerror}).") from None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def exit_code(status: int) -> int:
+    """What a shell makes of a status of ``waitpid``: 128 + n where signal n ended it."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _wait(pid: int, forwarded: set[signal.Signals]) -> int:
+    while True:
+        info = signal.sigwaitinfo({*forwarded, signal.SIGCHLD})
+        if info.si_signo == signal.SIGCHLD:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                return status
+        elif info.si_code <= 0:  # sent by a process, not by the terminal to its whole group
+            os.kill(pid, info.si_signo)
+
+
+def hook_folder() -> Path | None:
+    """The folder to put before PYTHONPATH; None where a ``.pth`` file of ours is installed."""
+    package = Path(__file__).parent
+    installed = any(
+        os.path.exists(os.path.join(folder, "memscope-torch.pth"))
+        for folder in sys.path
+        if folder.endswith(("site-packages", "dist-packages"))
+    )
+    return None if installed else package / "site"

@@ -1,0 +1,179 @@
+"""Steps of a program that marks none: optimizer steps, else outermost forwards, else seconds.
+
+Between two outermost forwards one global hook of torch is armed. The forward that meets it takes
+it off, so that the modules inside run without, and ends a step when it returns. A module carries
+nothing of ours while it is not running, so that copies, exports and graphs of it see no hook.
+Where torch.compile is in use nothing is hooked: its guards would see it and compile again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from typing import Any
+
+from memscope.writer import Recorder
+
+SECOND_NS = 1_000_000_000
+NAMES = ("second", "module", "optimizer")  # each replaces those before it
+
+
+class StepProbe:
+    """Ends steps by the best sign that the program gives; which one is ``run.step_source``.
+
+    A step lasts from one sign to the next. It ceases once the program or ``watch`` makes steps.
+    """
+
+    name = "steps"
+
+    def __init__(self) -> None:
+        self._recorder: Recorder | None = None
+        self._source = ""
+        self._number, self._start_ns = -1, 0
+        self._lock = threading.Lock()
+        self._optimizer_hook: Any = None
+        self._forward_hook: Any = None
+        self._inner_hook: Any = None
+        self._thread = 0
+        self._is_disarmed = False
+
+    def __call__(self, recorder: Recorder) -> None:
+        """Ten times a second, on the recorder's thread: hook torch, and end a step of a second."""
+        if self._recorder is None:
+            self._recorder = recorder
+            self._take("second")
+        if not self._is_mine():
+            self.close()
+            return
+        self._hook_torch()
+        if self._source == "second" and recorder.clock() - self._start_ns >= SECOND_NS:
+            self._end_step("second")
+
+    def close(self) -> None:
+        """Take the hooks off torch."""
+        self._is_disarmed = True
+        for hook in (self._optimizer_hook, self._forward_hook, self._inner_hook):
+            if hook is not None:
+                with contextlib.suppress(Exception):
+                    hook.remove()
+        self._optimizer_hook = self._forward_hook = self._inner_hook = None
+
+    def _is_mine(self) -> bool:
+        return self._recorder is not None and self._recorder.step_source == self._source
+
+    def _take(self, source: str) -> None:
+        recorder = self._recorder
+        if recorder is not None:
+            self._source = source
+            recorder.take_steps(source)
+            self._begin_step(recorder)
+
+    def _begin_step(self, recorder: Recorder) -> None:
+        self._start_ns = recorder.clock()
+        self._number = recorder.begin_step()
+
+    def _end_step(self, source: str) -> None:
+        """A sign of ``source`` was seen: the step ends here and the next begins."""
+        recorder = self._recorder
+        with self._lock:
+            if recorder is None or not self._is_mine():
+                return
+            if NAMES.index(source) < NAMES.index(self._source):
+                return
+            if source == self._source:
+                recorder.end_step(self._number, self._start_ns)
+                self._begin_step(recorder)
+            else:
+                self._take(source)
+
+    # -- torch --------------------------------------------------------------------------------
+
+    def _hook_torch(self) -> None:
+        torch = sys.modules.get("torch")
+        spec = getattr(torch, "__spec__", None)
+        if torch is None or getattr(spec, "_initializing", True):
+            return
+        if self._optimizer_hook is None:
+            optimizers = sys.modules.get("torch.optim.optimizer")
+            register = getattr(optimizers, "register_optimizer_step_post_hook", None)
+            if register is not None:
+                self._optimizer_hook = register(self._after_optimizer)
+        if self._source == "optimizer" or uses_compiler():
+            self._is_disarmed = True
+            self._disarm()
+        elif self._forward_hook is None and not self._is_in_forward():
+            self._remove_inner()
+            self._arm()
+
+    def _after_optimizer(self, *_: object) -> None:
+        if not is_being_compiled():
+            self._end_step("optimizer")
+
+    def _arm(self) -> None:
+        modules = sys.modules.get("torch.nn.modules.module")
+        if modules is not None and not self._is_disarmed:
+            self._forward_hook = modules.register_module_forward_pre_hook(self._before_forward)
+
+    def _disarm(self) -> None:
+        hook, self._forward_hook = self._forward_hook, None
+        if hook is not None:
+            hook.remove()
+
+    def _before_forward(self, module: Any, *_: object) -> None:
+        """The outermost forward begins: hook its end, and nothing inside it."""
+        if is_being_compiled():
+            return
+        self._disarm()
+        if self._is_disarmed or uses_compiler():
+            return
+        self._thread = threading.get_ident()
+        self._remove_inner()
+        self._inner_hook = module.register_forward_hook(self._after_forward, always_call=True)
+
+    def _after_forward(self, _: object, __: object, output: object) -> None:
+        """It ended, without an output by an exception; torch then still walks its hooks."""
+        if is_being_compiled():
+            return
+        self._thread = 0
+        if output is not None:
+            self._remove_inner()
+        self._arm()
+        self._end_step("module")
+
+    def _remove_inner(self) -> None:
+        hook, self._inner_hook = self._inner_hook, None
+        if hook is not None:
+            hook.remove()
+
+    def _is_in_forward(self) -> bool:
+        """Whether some thread runs a module now: an inner one would be taken for the outermost."""
+        call = _call_code()
+        own = threading.get_ident()
+        for thread, frame in sys._current_frames().items():
+            place: Any = frame
+            while place is not None and thread != own:
+                if place.f_code is call:
+                    return True
+                place = place.f_back
+        return False
+
+
+def uses_compiler() -> bool:
+    """Whether torch.compile has been called in this process; importing it is not enough."""
+    frames = sys.modules.get("torch._dynamo.eval_frame")
+    backends = getattr(frames, "cached_backends", None) or {}
+    return any(backend is not None for backend in tuple(backends.values()))
+
+
+def is_being_compiled() -> bool:
+    """Whether torch.compile is tracing the caller, which it then leaves out."""
+    import torch
+
+    return torch.compiler.is_compiling()
+
+
+def _call_code() -> object:
+    modules = sys.modules.get("torch.nn.modules.module")
+    call = getattr(getattr(modules, "Module", None), "_call_impl", None)
+    return getattr(call, "__code__", None)
