@@ -38,6 +38,7 @@ class ListRecorder:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.clock = time.perf_counter_ns
+        self.open_step = -1
 
     def emit(self, kind: int, step: int = -1, layer: int = -1, **fields: Any) -> None:
         t_ns = fields.get("at_ns") or self.clock()

@@ -13,6 +13,14 @@ class Missing:
     is_applicable: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Negligible:
+    """A value that no default limit judges, and why: what it is a ratio of is too small."""
+
+    value: float
+    reason: str
+
+
 Measured = float | Missing
 
 
@@ -20,7 +28,8 @@ Measured = float | Missing
 class Figure:
     """``value`` in ``unit``; None where it has none, and ``reason`` says why.
 
-    A figure that does not apply (``is_applicable`` False) is no failure to measure it.
+    A figure that does not apply (``is_applicable`` False) is no failure to measure it. One that is
+    negligible has a value and a reason why defaults do not judge it.
     """
 
     name: str
@@ -28,10 +37,13 @@ class Figure:
     unit: str
     reason: str | None = None
     is_applicable: bool = True
+    is_negligible: bool = False
 
 
-def make_figure(name: str, unit: str, measured: Measured) -> Figure:
+def make_figure(name: str, unit: str, measured: Measured | Negligible) -> Figure:
     """The figure of what was measured, or of why not."""
+    if isinstance(measured, Negligible):
+        return Figure(name, measured.value, unit, measured.reason, is_negligible=True)
     if isinstance(measured, Missing):
         return Figure(name, None, unit, measured.reason, measured.is_applicable)
     return Figure(name, float(measured), unit)

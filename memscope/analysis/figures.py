@@ -12,7 +12,14 @@ from functools import partial
 
 import numpy as np
 
-from memscope.analysis.figure import Figure, Measured, Missing, make_figure
+from memscope.analysis.allocator import (
+    cache_ratio,
+    flushes_in_steps,
+    rounding_ratio,
+    swing_ratio,
+)
+from memscope.analysis.figure import Figure, Measured, Missing, Negligible, make_figure
+from memscope.analysis.growth import growth_slope, time_until_full
 from memscope.analysis.memory import find_device, peak_bytes, peak_ratio
 from memscope.analysis.residency import ONLY_WARMUP, Residency, analyse_residency
 from memscope.analysis.timeline import Timeline
@@ -45,7 +52,7 @@ class FigureDefinition:
     name: str
     unit: str
     definition: str
-    measure: Callable[[Results], Measured]
+    measure: Callable[[Results], Measured | Negligible]
     limits: tuple[DefaultLimit, ...] = ()
     advice: str = ""
     direction: str = ""
@@ -133,8 +140,8 @@ def _request_oom_rate(results: Results) -> Measured:
     return timeline.oom_counts["request"] / submitted
 
 
-def _not_yet(needed: str, results: Results) -> Measured:
-    return Missing(needed)
+def _growth(kind: str, results: Results) -> Measured:
+    return growth_slope(results.timeline, kind)
 
 
 def _torch_allocator(needed: str, results: Results) -> Measured:
@@ -150,9 +157,7 @@ def _paged_kv(results: Results) -> Measured:
     return Missing("no KV block is recorded")
 
 
-_COUNTERS = "torch's allocator counters are not sampled within steps"
 _MAP = "the allocator's map (segments and blocks) is not recorded"
-_SLOPES = "floors of torch's allocator counters are not recorded"
 
 FIGURES = (
     FigureDefinition(
@@ -176,7 +181,7 @@ FIGURES = (
         "memory.time_until_full_s",
         "s",
         "free bytes over the growth that growth.* measures",
-        partial(_not_yet, "no growth is measured"),
+        lambda results: time_until_full(results.timeline),
         direction="higher",
     ),
     FigureDefinition(
@@ -308,7 +313,7 @@ FIGURES = (
         "ratio",
         "(reserved − allocated) / reserved of torch's allocator, median within steps after "
         "warm-up, private pools left out",
-        partial(_torch_allocator, _COUNTERS),
+        lambda results: cache_ratio(results.timeline),
         (DefaultLimit("<= 0.2"),),
         "The cache holds what nothing uses: look for mixed sizes, or use expandable segments.",
         "lower",
@@ -317,7 +322,7 @@ FIGURES = (
         "allocator.flushes_in_steps",
         "calls",
         "torch.cuda.empty_cache() within steps",
-        partial(_torch_allocator, "nothing watches torch.cuda.empty_cache()"),
+        lambda results: flushes_in_steps(results.timeline),
         (DefaultLimit("== 0"),),
         "Take empty_cache() out of the loop: each call makes the next allocations slow.",
         "lower",
@@ -326,7 +331,7 @@ FIGURES = (
         "allocator.swing_ratio",
         "ratio",
         "(most − least allocated within a step) / most, median",
-        partial(_torch_allocator, _COUNTERS),
+        lambda results: swing_ratio(results.timeline),
     ),
     FigureDefinition(
         "kv.peak_utilisation",
@@ -354,14 +359,14 @@ FIGURES = (
         "fragmentation.internal",
         "ratio",
         "(allocated − requested) / allocated",
-        partial(_torch_allocator, _COUNTERS),
+        lambda results: rounding_ratio(results.timeline),
         direction="lower",
     ),
     FigureDefinition(
         "growth.allocated",
         "bytes/step",
         "slope of the floor of allocated bytes, known KV left out",
-        partial(_torch_allocator, _SLOPES),
+        partial(_growth, "allocated"),
         (DefaultLimit("<= 1 KiB"),),
         "Something is kept from each step to the next: look for tensors in lists and closures.",
         "lower",
@@ -370,7 +375,7 @@ FIGURES = (
         "growth.reserved_gap",
         "bytes/step",
         "slope of the floor of reserved − allocated",
-        partial(_torch_allocator, _SLOPES),
+        partial(_growth, "reserved_gap"),
         (DefaultLimit("<= 1 KiB"),),
         "The cache grows without being used: sizes vary from step to step.",
         "lower",
@@ -379,7 +384,7 @@ FIGURES = (
         "growth.outside",
         "bytes/step",
         "slope of the floor of the process's bytes that torch did not reserve",
-        partial(_not_yet, "the driver's figure of this process is not recorded"),
+        partial(_growth, "outside"),
         (DefaultLimit("<= 1 KiB"),),
         "A library allocates outside torch: see which code is loaded while it grows.",
         "lower",

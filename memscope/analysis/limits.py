@@ -9,7 +9,7 @@ import difflib
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memscope.analysis.figure import Figure
 from memscope.analysis.figures import FIGURES, DefaultLimit, FigureDefinition, find_definition
@@ -35,7 +35,7 @@ _LIMIT = re.compile(r"\s*([A-Za-z_.]+(?:\[[^\]]*\])?)\s*(?:(<=|>=|==|!=|<|>)\s*(
 class Limit:
     """``value`` is in the figure's unit. Without a ``comparison`` the figure's defaults are meant.
 
-    ``warn`` is a tighter limit that only warns.
+    ``warn`` is a tighter limit that only warns. ``is_default``: nobody wrote the value.
     """
 
     figure: str
@@ -43,6 +43,7 @@ class Limit:
     value: float = 0.0
     text: str = ""
     warn: Limit | None = None
+    is_default: bool = False
 
     def is_kept_by(self, value: float) -> bool:
         """Whether ``value`` lies within the limit."""
@@ -137,10 +138,8 @@ def _expand(limit: Limit) -> tuple[Limit, ...]:
 
 def _default(name: str, default: DefaultLimit) -> Limit:
     limit = parse_limit(f"{name} {default.limit}")
-    if default.warn is None:
-        return limit
-    warn = parse_limit(f"{name} {default.warn}")
-    return Limit(limit.figure, limit.comparison, limit.value, limit.text, warn)
+    warn = None if default.warn is None else parse_limit(f"{name} {default.warn}")
+    return replace(limit, warn=warn, is_default=True)
 
 
 def _judge_one(figures: Mapping[str, Figure], limit: Limit, *, is_named: bool) -> Verdict:
@@ -159,6 +158,8 @@ def _judge_one(figures: Mapping[str, Figure], limit: Limit, *, is_named: bool) -
 def _compare(figure: Figure, limit: Limit) -> tuple[str, str | None]:
     if figure.value is None:
         return (NOT_MEASURED if figure.is_applicable else NOT_APPLICABLE), figure.reason
+    if figure.is_negligible and limit.is_default:
+        return PASS, figure.reason
     if not limit.is_kept_by(figure.value):
         return FAIL, None
     if limit.warn is not None and not limit.warn.is_kept_by(figure.value):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from memscope.analysis.figure import Measured, Missing
@@ -33,14 +34,16 @@ class Device:
 
 
 def find_device(timeline: Timeline) -> Device | None:
-    """The first device; None where the program named none."""
-    if not isinstance(timeline.facts.get("device.0"), dict):
+    """The first device, as the program named it or torch used it; None where neither did."""
+    used = sorted(key for key in timeline.facts if re.fullmatch(r"cuda\.\d{1,4}", key))
+    key = next((key for key in ("device.0", *used) if key in timeline.facts), "")
+    if not isinstance(timeline.facts.get(key), dict):
         return None
     return Device(
-        name=str(timeline.fact("device.0", "name")),
-        kind=str(timeline.fact("device.0", "kind")),
-        total_bytes=timeline.count_fact("device.0", "total_bytes"),
-        limit_bytes=timeline.count_fact("device.0", "limit_bytes"),
+        name=str(timeline.fact(key, "name")),
+        kind=str(timeline.fact(key, "kind")),
+        total_bytes=timeline.count_fact(key, "total_bytes"),
+        limit_bytes=timeline.count_fact(key, "limit_bytes"),
     )
 
 
@@ -63,7 +66,9 @@ def peak_bytes(timeline: Timeline) -> Measured:
         return max(raw) if raw else NO_READING
     if "torch.reserved_bytes" not in series:
         return Missing("torch's reserved bytes are not recorded")
-    return int(series["torch.reserved_bytes"].peak) + max(raw, default=0)
+    registers = ("torch.reserved_bytes", "torch.peak_reserved_bytes")
+    reserved = max(int(series[name].peak) for name in registers if name in series)
+    return reserved + max(raw, default=0)
 
 
 def peak_ratio(timeline: Timeline) -> Measured:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,18 @@ if TYPE_CHECKING:
     from memscope.storage import Batch
 
 MAX_METRICS = 256
+MAX_LATEST = 4096
+GRANULE_BYTES = 2 << 20
+"""What cudaMalloc takes whole above 1 MiB (measured; not documented)."""
 MAX_BYTES = 1 << 50
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One reading, in bytes or as the metric says."""
+
+    t_ns: int
+    value: float
 
 
 class Readings:
@@ -22,6 +34,7 @@ class Readings:
 
     def __init__(self) -> None:
         self._builders: dict[str, SeriesBuilder] = {}
+        self._latest: dict[tuple[str, int], Reading] = {}
         self.ignored_rows = 0
 
     def add(self, batch: Batch) -> None:
@@ -43,8 +56,28 @@ class Readings:
             builder = self._builder(names[code])
             if builder is None:
                 self.ignored_rows += len(part)
-            else:
-                builder.add(batch["t_ns"][rows[part]], values[part])
+                continue
+            builder.add(batch["t_ns"][rows[part]], values[part])
+            self._keep_latest(names[code], batch, rows[part], values[part])
+
+    def latest(self, metric: str, device: int = -1) -> Reading | None:
+        """The last reading of a metric on one device; None where there is none."""
+        return self._latest.get((metric, device))
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """Devices with readings of their own, in order."""
+        return tuple(sorted({device for _, device in self._latest if device >= 0}))
+
+    def _keep_latest(
+        self, metric: str, batch: Batch, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]
+    ) -> None:
+        devices = batch["device"][rows]
+        for device in np.unique(devices).tolist():
+            last = np.flatnonzero(devices == device)[-1]
+            if (metric, device) in self._latest or len(self._latest) < MAX_LATEST:
+                reading = Reading(int(batch["t_ns"][rows[last]]), float(values[last]))
+                self._latest[metric, device] = reading
 
     def series(self) -> dict[str, Series]:
         """Metric → its series, in the order in which the metrics appeared."""
@@ -62,6 +95,7 @@ class DriverBytes:
     def __init__(self, owner: str | None = None) -> None:
         self._owner = owner
         self.bytes = 0
+        self.rounded_bytes = 0
         self.peak_bytes = 0
         self.calls = 0
 
@@ -74,7 +108,9 @@ class DriverBytes:
         if not len(rows):
             return
         sizes = np.clip(batch["bytes"][rows], 0, MAX_BYTES)
-        level = self.bytes + np.cumsum(np.where(kind[rows] == events.DEVICE_MALLOC, sizes, -sizes))
+        sign = np.where(kind[rows] == events.DEVICE_MALLOC, 1, -1)
+        level = self.bytes + np.cumsum(sign * sizes)
+        self.rounded_bytes += int((sign * round_to_granules(sizes)).sum())
         self.calls += len(rows)
         self.bytes = int(level[-1])
         self.peak_bytes = max(self.peak_bytes, int(level.max()))
@@ -84,3 +120,9 @@ class DriverBytes:
         if self._owner not in names:
             return np.zeros(len(rows), dtype=bool)
         return np.asarray(codes[rows] == names.index(self._owner))
+
+
+def round_to_granules(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """What the driver takes for each: whole granules above 1 MiB; smaller ones share theirs."""
+    whole = -(-sizes // GRANULE_BYTES) * GRANULE_BYTES
+    return np.asarray(np.where(sizes > GRANULE_BYTES // 2, whole, sizes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memscope.analysis.allocator_sentences import write_allocator_sentences
 from memscope.analysis.figure import Missing
 from memscope.analysis.memory import find_device
 from memscope.analysis.residency import analyse_residency, wait_ms_per_step
@@ -17,6 +18,7 @@ def write_sentences(timeline: Timeline) -> tuple[str, ...]:
     found = (
         _stopped(timeline),
         _out_of_memory(timeline),
+        *write_allocator_sentences(timeline),
         _no_step(timeline),
         _useless_keep(timeline),
         _fits(timeline),

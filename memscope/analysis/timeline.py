@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memscope import events
+from memscope.analysis.counters import CounterFold, DeviceCounters
+from memscope.analysis.flushes import Flushes, FlushFold
 from memscope.analysis.gather import gather
 from memscope.analysis.moment import Moment, batches_until, parse_moment
 from memscope.analysis.rare_rows import Mark, OutOfMemory, Phase, RareRows, as_count
-from memscope.analysis.readings import DriverBytes, Readings
+from memscope.analysis.readings import DriverBytes, Reading, Readings
 from memscope.analysis.series import Series
 from memscope.analysis.step_fold import Geometry, StepFold, StepSettings
 from memscope.analysis.steps import MAX_STEPS, Steps
@@ -42,6 +44,9 @@ __all__ = [
 
 DEFAULT_WARMUP_STEPS = 1
 
+PEAK_METRICS = ("torch.allocated_bytes", "nvml.process_bytes", "host.rss_bytes")
+SAME_MOMENT_NS = 10_000_000
+
 # Facts that change what the rows after them mean.
 _TURNING = ("model", "run.warmup_steps")
 
@@ -59,6 +64,8 @@ class Timeline:
         self._rare = RareRows()
         self._steps = StepFold()
         self._readings = Readings()
+        self._counters = CounterFold()
+        self._flushes = FlushFold()
         self.driver = DriverBytes()
         self.pool_driver = DriverBytes("weight_pool")
 
@@ -79,6 +86,8 @@ class Timeline:
         self._steps.fold(batch, start, batch.rows, self._settings)
         self._rare.add(batch)
         self._readings.add(batch)
+        self._counters.add(batch)
+        self._flushes.add(batch)
         self.driver.add(batch)
         self.pool_driver.add(batch)
 
@@ -124,6 +133,24 @@ class Timeline:
     def series(self) -> dict[str, Series]:
         """Metric → its readings."""
         return self._readings.series()
+
+    def latest(self, metric: str, device: int = -1) -> Reading | None:
+        """The last reading of a metric on one device; None where there is none."""
+        return self._readings.latest(metric, device)
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """GPUs with readings of their own, by index."""
+        return self._readings.devices
+
+    @property
+    def counters(self) -> dict[int, DeviceCounters]:
+        """GPU → torch's counters there."""
+        return self._counters.devices
+
+    def flushes_after(self, t_ns: int) -> Flushes:
+        """Calls of empty_cache after a moment."""
+        return self._flushes.after(t_ns)
 
     @property
     def geometries(self) -> tuple[Geometry, ...]:
@@ -213,7 +240,8 @@ def batches_at(recording: Recording, at: str) -> Iterator[Batch]:
     """The events of ``recording`` up to ``at``. Raises MemscopeError where it is no moment."""
     moment = parse_moment(at)
     if moment.kind == "peak":
-        moment = _peak(read_timeline(recording))
+        timeline = read_timeline(recording)
+        moment = _peak(timeline) or _peak_reading(recording, timeline)
     if moment.kind == "batch":
         return recording.batches(moment.value)
     if moment.kind == "end":
@@ -221,12 +249,26 @@ def batches_at(recording: Recording, at: str) -> Iterator[Batch]:
     return batches_until(recording.batches(), moment)
 
 
-def _peak(timeline: Timeline) -> Moment:
-    """The end of the first step in which memory was at its most."""
+def _peak(timeline: Timeline) -> Moment | None:
+    """The end of the first step in which memory was at its most; None where steps do not tell."""
     steps = timeline.steps
-    if not len(steps):
-        return Moment("end")
     for column in (steps.device_peak_bytes, steps.allocated_bytes, steps.peak_resident_bytes):
-        if column.max() > 0:
+        if len(steps) and column.max() > 0:
             return Moment("step", int(steps.step[np.argmax(column)]))
+    return None
+
+
+def _peak_reading(recording: Recording, timeline: Timeline) -> Moment:
+    """Just after the highest reading of memory: the others of that moment come with it."""
+    metric = next((name for name in PEAK_METRICS if name in timeline.series), None)
+    if metric is None:
+        return Moment("end")
+    peak = timeline.series[metric].peak
+    for batch, _ in gather(recording.batches()):
+        codes, names = batch.names
+        if metric in names:
+            is_metric = (codes == names.index(metric)) & (batch["kind"] == events.SAMPLE)
+            found = np.flatnonzero(is_metric & (batch["bytes"] >= peak))
+            if len(found):
+                return Moment("time", int(batch["t_ns"][found[0]]) + SAME_MOMENT_NS)
     return Moment("end")

@@ -5,6 +5,7 @@ The function below it is wrapped, so that a name imported before is seen as well
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -74,15 +75,16 @@ def record_flush(recorder: Recorder, flush: Callable[[], Any]) -> Any:
     start_ns = recorder.clock()
     result = flush()
     duration_ns = recorder.clock() - start_ns
-    caller, is_capture = find_caller(sys._getframe(1), _folder(torch))
-    recorder.emit(
-        events.ALLOCATOR_FLUSH,
-        getattr(recorder, "open_step", -1),
-        name=CAPTURE if is_capture else CALL,
-        bytes=max(before - _reserved_bytes(torch), 0),
-        duration_ns=duration_ns,
-        data={"caller": caller},
-    )
+    with contextlib.suppress(Exception):  # the program's flush must not fail for it
+        caller, is_capture = find_caller(sys._getframe(1), _folder(torch))
+        recorder.emit(
+            events.ALLOCATOR_FLUSH,
+            recorder.open_step,
+            name=CAPTURE if is_capture else CALL,
+            bytes=max(before - _reserved_bytes(torch), 0),
+            duration_ns=duration_ns,
+            data={"caller": caller},
+        )
     return result
 
 
@@ -112,5 +114,5 @@ def _reserved_bytes(torch: Any) -> int:
             read_counters(torch, device)["reserved_bytes"]
             for device in range(torch.cuda.device_count())
         )
-    except Exception:  # the program's flush must not fail for it
+    except Exception:  # as above
         return 0

@@ -1,0 +1,101 @@
+"""What growth, fragmentation and flushes mean for this run, a sentence each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from memscope.analysis.allocator import cache_ratio, find_flushes, flushes_in_steps, gap_bytes
+from memscope.analysis.figure import Missing, Negligible
+from memscope.analysis.growth import Growth, analyse_growth, time_until_full
+from memscope.analysis.timeline import Timeline
+from memscope.units import format_bytes, format_seconds
+
+HIGH_CACHE_RATIO = 0.2
+USED_SHARE = 0.8  # of what is reserved, at the peak: the cache was needed then
+OFTEN = 0.05  # flushes a step
+
+
+def write_allocator_sentences(timeline: Timeline) -> Iterator[str]:
+    """A leak, memory that grows outside torch, fragmentation, flushes."""
+    yield from _leaks(timeline)
+    yield from _fragmentation(timeline)
+    yield from _flushes(timeline)
+
+
+def _leaks(timeline: Timeline) -> Iterator[str]:
+    full = time_until_full(timeline)
+    until = "" if isinstance(full, Missing) else f"; the device is full in {format_seconds(full)}"
+    growth = analyse_growth(timeline, "allocated")
+    if isinstance(growth, Growth) and growth.is_plain:
+        less_kv = ", known KV left out" if "model.kv_bytes" in timeline.series else ""
+        yield (
+            f"Leak: allocated memory grows by {_a_step(timeline, growth)} "
+            f"(growth.allocated{less_kv}): something is kept from each step to the next{until}."
+        )
+    growth = analyse_growth(timeline, "outside")
+    if isinstance(growth, Growth) and growth.is_plain:
+        yield (
+            f"Leak outside torch: the process grows by {_a_step(timeline, growth)} beyond what "
+            f"torch reserves (growth.outside): a library allocates by itself{until}."
+        )
+
+
+def _fragmentation(timeline: Timeline) -> Iterator[str]:
+    growth = analyse_growth(timeline, "reserved_gap")
+    ratio, gap = cache_ratio(timeline), gap_bytes(timeline)
+    grows = isinstance(growth, Growth) and growth.is_plain
+    is_high = (
+        not isinstance(ratio, Missing | Negligible)
+        and ratio > HIGH_CACHE_RATIO
+        and not _is_used_at_peak(timeline)
+    )
+    if not (grows or is_high) or isinstance(ratio, Missing) or isinstance(gap, Missing):
+        return
+    share = ratio.value if isinstance(ratio, Negligible) else ratio
+    more = f", {_a_step(timeline, growth)} more" if grows and isinstance(growth, Growth) else ""
+    yield (
+        f"Fragmentation: {share:.0%} of what torch reserves ({format_bytes(gap)}{more}) is free "
+        "within steps but does not fit what is asked for (allocator.cache_ratio): sizes vary. "
+        f"{_fragmentation_advice(timeline)}"
+    )
+
+
+def _fragmentation_advice(timeline: Timeline) -> str:
+    if timeline.fact("torch.allocator", "is_expandable"):
+        return "Pad batches and lengths to a few sizes."
+    return "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or pad to a few sizes."
+
+
+def _is_used_at_peak(timeline: Timeline) -> bool:
+    """Whether tensors filled what is reserved at some moment: then the cache is no loss."""
+    series = timeline.series
+    allocated, reserved = series.get("torch.peak_allocated_bytes"), series["torch.reserved_bytes"]
+    return allocated is not None and allocated.peak >= USED_SHARE * reserved.peak
+
+
+def _flushes(timeline: Timeline) -> Iterator[str]:
+    count, steps = flushes_in_steps(timeline), len(timeline.measured_steps)
+    if isinstance(count, Missing) or count < OFTEN * steps or not count:
+        return
+    flushes = find_flushes(timeline)
+    yield (
+        f"torch.cuda.empty_cache() ran {count:,.0f} times in {steps:,} steps "
+        f"(allocator.flushes_in_steps), mostly from {_short(flushes.caller)}: each took "
+        f"{format_seconds(flushes.mean_ns / 1e9)} and gave back {format_bytes(flushes.mean_bytes)} "
+        "that the next step asks the driver for again. Take it out of the loop."
+    )
+
+
+def _a_step(timeline: Timeline, growth: Growth) -> str:
+    """ "4.0 MiB a step, 1.2 GiB over 300 steps" """
+    one, many = ("step", "steps") if len(timeline.steps) else ("second", "seconds")
+    return (
+        f"{format_bytes(growth.slope)} a {one}, {format_bytes(growth.rise_bytes)} over "
+        f"{growth.steps:,.0f} {many}"
+    )
+
+
+def _short(caller: str) -> str:
+    """The file's name without its folder."""
+    return re.sub(r"^.*[/\\]", "", caller)

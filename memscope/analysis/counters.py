@@ -1,0 +1,203 @@
+"""Torch's counters of each device folded into what figures of the allocator are read from.
+
+Readings that belong together are paired as they come, so that a difference of two is one of the
+same moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from memscope import events
+from memscope.analysis.series import Series, SeriesBuilder
+
+if TYPE_CHECKING:
+    from memscope.storage import Batch
+
+Numbers = npt.NDArray[np.int64]
+
+ALLOCATED, RESERVED, PROCESS, KV, REQUESTED = range(5)
+_METRICS = {
+    "torch.allocated_bytes": ALLOCATED,
+    "torch.reserved_bytes": RESERVED,
+    "nvml.process_bytes": PROCESS,
+    "model.kv_bytes": KV,
+    "torch.requested_bytes": REQUESTED,
+}
+PAIR_NS = 20_000_000  # readings further apart are not of one moment
+SWING_READINGS = 4  # of a step, for its swing to be known
+MAX_DEVICES = 64
+SERIES = ("floor", "gap", "outside", "unused", "cache_ratio", "rounding_ratio", "swing_ratio")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCounters:
+    """Series over time of one device; None where nothing was read.
+
+    ``floor``: allocated bytes less known KV. ``gap``: reserved − allocated. ``outside``: the
+    process's bytes that neither torch reserved nor a recorded driver call took.
+    ``unused`` and ``cache_ratio``: the gap, and gap / reserved, of readings that were not taken at
+    a step's end, where little is in use. ``rounding_ratio``: (allocated − requested) / allocated.
+    ``swing_ratio``: (most − least allocated within a step) / most.
+    """
+
+    floor: Series | None
+    gap: Series | None
+    outside: Series | None
+    unused: Series | None
+    cache_ratio: Series | None
+    rounding_ratio: Series | None
+    swing_ratio: Series | None
+
+
+class CounterFold:
+    """Takes batches; gives the counters of each device."""
+
+    def __init__(self) -> None:
+        self._streams: dict[int, _Stream] = {}
+        self._raw_bytes = 0
+
+    def add(self, batch: Batch) -> None:
+        """Fold one batch."""
+        rows, metric, values = _readings(batch)
+        ends = batch.where(events.STEP)
+        raw = self._follow_raw(batch, rows)
+        devices = batch["device"][rows]
+        for device in np.unique(devices).tolist():
+            if device not in self._streams and len(self._streams) < MAX_DEVICES:
+                self._streams[device] = _Stream()
+        for device, stream in self._streams.items():
+            mine = np.flatnonzero(devices == device)
+            times = batch["t_ns"][rows[mine]]
+            is_step_end = (batch["step"] >= 0) & (batch["layer"] < 0)
+            stream.add(times, metric[mine], values[mine], raw[mine], is_step_end[rows[mine]])
+            is_allocated = metric[mine] == ALLOCATED
+            levels = values[mine][is_allocated]
+            stream.swing.add(rows[mine][is_allocated], levels, ends, batch["t_ns"][ends])
+
+    @property
+    def devices(self) -> dict[int, DeviceCounters]:
+        """Device → its counters. What was read without a device (−1) is the first one's."""
+        found = {}
+        for device, stream in sorted(self._streams.items()):
+            counters = stream.counters()
+            if counters.floor is not None:
+                found[max(device, 0)] = counters
+        return found
+
+    def _follow_raw(self, batch: Batch, rows: Numbers) -> Numbers:
+        """Bytes that driver calls had taken at each of ``rows``."""
+        kind = batch["kind"]
+        calls = np.flatnonzero((kind == events.DEVICE_MALLOC) | (kind == events.DEVICE_FREE))
+        sizes = np.maximum(batch["bytes"][calls], 0)
+        changes = np.where(kind[calls] == events.DEVICE_MALLOC, sizes, -sizes)
+        level = np.concatenate(([self._raw_bytes], self._raw_bytes + np.cumsum(changes)))
+        self._raw_bytes = int(level[-1])
+        return np.asarray(level[np.searchsorted(calls, rows)])
+
+
+def _readings(batch: Batch) -> tuple[Numbers, Numbers, Numbers]:
+    """Rows, metrics and bytes of the samples that are folded here."""
+    rows = batch.where(events.SAMPLE)
+    codes, names = batch.names
+    known = np.array([_METRICS.get(name, -1) for name in names] + [-1])
+    metric = known[codes[rows]]
+    sizes = batch["bytes"][rows]
+    is_wanted = (metric >= 0) & (sizes >= 0)
+    return rows[is_wanted], metric[is_wanted], np.minimum(sizes[is_wanted], 1 << 50)
+
+
+class _Stream:
+    """Readings that carry the same device."""
+
+    def __init__(self) -> None:
+        self._last_ns = np.full(len(_METRICS), -(1 << 62), dtype=np.int64)
+        self._last = np.zeros(len(_METRICS), dtype=np.int64)
+        self._second = -1  # of allocated and reserved, the one that is read after the other
+        self._builders = {name: SeriesBuilder() for name in SERIES[:-1]}
+        self.swing = _Swing()
+
+    def add(
+        self,
+        times: Numbers,
+        metric: Numbers,
+        values: Numbers,
+        raw: Numbers,
+        is_step_end: npt.NDArray[np.bool_],
+    ) -> None:
+        if not len(times):
+            return
+        filled_ns, filled = self._fill(times, metric, values)
+        if self._second < 0:
+            pair = metric[(metric == ALLOCATED) | (metric == RESERVED)]
+            self._second = ALLOCATED + RESERVED - int(pair[0]) if len(pair) else -1
+        apart = np.abs(filled_ns[ALLOCATED] - filled_ns[RESERVED])
+        at = np.flatnonzero((metric == self._second) & (apart <= PAIR_NS))
+        self._keep_pairs(times[at], filled[:, at], is_step_end[at])
+        apart = np.abs(filled_ns[PROCESS] - filled_ns[RESERVED])
+        at = np.flatnonzero((metric == PROCESS) & (apart <= 10 * PAIR_NS))
+        self._keep("outside", times[at], filled[PROCESS, at] - filled[RESERVED, at] - raw[at])
+        apart = np.abs(filled_ns[REQUESTED] - filled_ns[ALLOCATED])
+        at = np.flatnonzero((metric == REQUESTED) & (apart <= PAIR_NS) & (filled[ALLOCATED] > 0))
+        self._keep("rounding_ratio", times[at], 1 - filled[REQUESTED, at] / filled[ALLOCATED, at])
+
+    def counters(self) -> DeviceCounters:
+        series = {name: builder.series() for name, builder in self._builders.items()}
+        series["swing_ratio"] = self.swing.series()
+        return DeviceCounters(
+            **{name: each if len(each) else None for name, each in series.items()}
+        )
+
+    def _fill(self, times: Numbers, metric: Numbers, values: Numbers) -> tuple[Numbers, Numbers]:
+        """For each reading the last time and value of every metric, (metrics, readings)."""
+        count = len(_METRICS)
+        times, values = np.append(self._last_ns, times), np.append(self._last, values)
+        is_metric = np.append(np.arange(count), metric) == np.arange(count)[:, None]
+        index = np.maximum.accumulate(np.where(is_metric, np.arange(len(times)), -1), axis=1)
+        filled_ns, filled = times[index[:, count:]], values[index[:, count:]]
+        self._last_ns, self._last = filled_ns[:, -1].copy(), filled[:, -1].copy()
+        return filled_ns, filled
+
+    def _keep_pairs(
+        self, times: Numbers, filled: Numbers, is_step_end: npt.NDArray[np.bool_]
+    ) -> None:
+        gap = filled[RESERVED] - filled[ALLOCATED]
+        self._keep("floor", times, filled[ALLOCATED] - filled[KV])
+        self._keep("gap", times, gap)
+        inside = ~is_step_end & (filled[RESERVED] > 0)
+        self._keep("unused", times[inside], gap[inside])
+        self._keep("cache_ratio", times[inside], gap[inside] / filled[RESERVED, inside])
+
+    def _keep(self, name: str, times: Numbers, values: npt.NDArray[np.float64] | Numbers) -> None:
+        if len(times):
+            self._builders[name].add(times, values.astype(np.float64))
+
+
+class _Swing:
+    """Most and least allocated of each step, by the order of the file."""
+
+    def __init__(self) -> None:
+        self._builder = SeriesBuilder()
+        self._least, self._most, self._readings = np.inf, -np.inf, 0
+
+    def series(self) -> Series:
+        return self._builder.series()
+
+    def add(self, rows: Numbers, values: Numbers, ends: Numbers, ends_ns: Numbers) -> None:
+        """Readings in ``rows``; steps end at the rows ``ends``."""
+        slots = len(ends) + 1
+        slot = np.searchsorted(ends, rows)
+        least, most = np.full(slots, np.inf), np.full(slots, -np.inf)
+        np.minimum.at(least, slot, values)
+        np.maximum.at(most, slot, values)
+        readings = np.bincount(slot, minlength=slots)
+        least[0], most[0] = min(least[0], self._least), max(most[0], self._most)
+        readings[0] += self._readings
+        self._least, self._most, self._readings = least[-1], most[-1], int(readings[-1])
+        known = np.flatnonzero((readings[:-1] >= SWING_READINGS) & (most[:-1] > 0))
+        if len(known):
+            self._builder.add(ends_ns[known], 1 - least[known] / most[known])

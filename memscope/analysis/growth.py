@@ -1,0 +1,169 @@
+"""Growth from step to step: the slope of floors, which what comes and goes does not move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from memscope.analysis.figure import Measured, Missing
+from memscope.analysis.memory import find_device
+from memscope.analysis.series import Series
+from memscope.analysis.timeline import Timeline
+
+MAX_FLOORS = 300
+LEAST_FLOORS = 8
+POINTS_A_FLOOR = 4
+RISING = 0.75
+SMALL_BYTES = 1024.0  # a step
+SMALL_SHARE = 0.005  # of the level, over the run
+
+Floats = npt.NDArray[np.float64]
+
+KINDS = {"allocated": "floor", "reserved_gap": "gap", "outside": "outside"}
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Bytes a step, over ``steps`` steps; a step is a second where the program has none.
+
+    ``rising``: share of pairs of floors of which the later is higher. ``level_bytes``: the median
+    floor.
+    """
+
+    slope: float
+    steps: float
+    floors: int
+    rising: float
+    level_bytes: float
+
+    @property
+    def rise_bytes(self) -> float:
+        """What it comes to over the run."""
+        return self.slope * self.steps
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is more than noise and more than small: worth a sentence."""
+        return (
+            self.slope > SMALL_BYTES
+            and self.rising >= RISING
+            and self.rise_bytes > SMALL_SHARE * max(self.level_bytes, 1.0)
+        )
+
+
+def analyse_growth(timeline: Timeline, kind: str) -> Growth | Missing:
+    """Growth of "allocated" (less known KV), "reserved_gap" or "outside": the fastest device's.
+
+    Theil–Sen (Sen 1968): the median slope of all pairs of floors, a floor being the least reading
+    of one of at most ``MAX_FLOORS`` windows after warm-up.
+    """
+    found = [
+        growth
+        for counters in timeline.counters.values()
+        if (series := getattr(counters, KINDS[kind])) is not None
+        and not isinstance(growth := measure_growth(timeline, series), Missing)
+    ]
+    if found:
+        return max(found, key=lambda growth: growth.slope)
+    return _missing(timeline, kind)
+
+
+def growth_slope(timeline: Timeline, kind: str) -> Measured:
+    """The figure: bytes a step."""
+    growth = analyse_growth(timeline, kind)
+    return growth if isinstance(growth, Missing) else growth.slope
+
+
+def measure_growth(timeline: Timeline, series: Series) -> Growth | Missing:
+    """Growth of one series after warm-up."""
+    x, y = _after_warmup(timeline, series)
+    at, floor = take_floors(x, y)
+    if len(floor) < LEAST_FLOORS:
+        return Missing(f"{len(floor)} floors after warm-up are too few: {LEAST_FLOORS} are needed")
+    slope, rising = theil_sen(at, floor)
+    level = float(np.median(floor))
+    return Growth(slope, float(at[-1] - at[0]), len(floor), rising, level)
+
+
+def take_floors(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """The least point of each window; the windows are as long as each other in ``x``."""
+    if len(x) < LEAST_FLOORS or x[-1] <= x[0]:
+        return x[:0], y[:0]
+    windows = min(max(len(x) // POINTS_A_FLOOR, LEAST_FLOORS), MAX_FLOORS)
+    window = np.minimum((x - x[0]) / (x[-1] - x[0]) * windows, windows - 1).astype(np.int64)
+    order = np.lexsort((y, window))
+    first = np.flatnonzero(np.diff(window[order], prepend=-1))
+    lowest = order[first]
+    return x[lowest], y[lowest]
+
+
+def theil_sen(x: Floats, y: Floats) -> tuple[float, float]:
+    """Median slope of all pairs, and the share of pairs that rise. ``x`` rises."""
+    first, second = np.triu_indices(len(x), k=1)
+    run, rise = x[second] - x[first], y[second] - y[first]
+    is_apart = run > 0
+    slopes = rise[is_apart] / run[is_apart]
+    if not len(slopes):
+        return 0.0, 0.0
+    return float(np.median(slopes)), float((slopes > 0).mean())
+
+
+def time_until_full(timeline: Timeline) -> Measured:
+    """Free bytes over all growth together, in seconds."""
+    kinds = [analyse_growth(timeline, kind) for kind in KINDS]
+    known = [growth for growth in kinds if not isinstance(growth, Missing)]
+    if not known:
+        return Missing("no growth is measured")
+    slope = sum(growth.slope for growth in known if growth.is_plain)
+    if slope <= 0:
+        return Missing("nothing grows", False)
+    free = _free_bytes(timeline)
+    if free is None:
+        return Missing("the device's free bytes are not recorded")
+    return free / slope * _step_seconds(timeline)
+
+
+def _after_warmup(timeline: Timeline, series: Series) -> tuple[Floats, Floats]:
+    """Step (or second) and least bytes of each point of the series that counts."""
+    steps = timeline.steps
+    if not len(steps):
+        x = series.t_ns / 1e9
+        is_measured = x >= min(1.0, x[-1] / 10)
+        return x[is_measured], series.minimum[is_measured]
+    x = np.searchsorted(steps.end_ns, series.t_ns).astype(np.float64)
+    is_measured = (x >= timeline.warmup_steps) & (x < len(steps))
+    return x[is_measured], series.minimum[is_measured]
+
+
+def _step_seconds(timeline: Timeline) -> float:
+    ends = timeline.steps.end_ns
+    if len(ends) < 2:
+        return 1.0
+    return float(ends[-1] - ends[0]) / (len(ends) - 1) / 1e9
+
+
+def _free_bytes(timeline: Timeline) -> float | None:
+    free = timeline.latest("nvml.free_bytes", 0)
+    if free is not None:
+        return free.value
+    device, reserved = find_device(timeline), timeline.latest("torch.reserved_bytes", 0)
+    if device is None or device.usable_bytes is None or reserved is None:
+        return None
+    return max(device.usable_bytes - reserved.value, 0.0)
+
+
+def _missing(timeline: Timeline, kind: str) -> Missing:
+    device = find_device(timeline)
+    if device is not None and device.is_host:
+        return Missing("torch's caching allocator serves GPUs, and this is a host device", False)
+    for counters in timeline.counters.values():
+        series = getattr(counters, KINDS[kind])
+        if series is not None:
+            found = measure_growth(timeline, series)
+            assert isinstance(found, Missing)
+            return found
+    if kind == "outside":
+        return Missing("the driver's figure of this process is not recorded")
+    return Missing("torch's allocator counters are not recorded")

@@ -1,0 +1,208 @@
+"""Growth, fragmentation and flushes: named where they are, and nowhere else."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memscope import events
+from memscope.analysis.figures import figures
+from memscope.analysis.growth import MAX_FLOORS, take_floors, theil_sen
+from memscope.analysis.limits import judge, parse_limit
+from memscope.analysis.summary import summarize
+from tests.memscope.analysis.build import Event, event, fold, state
+from tests.memscope.analysis.torch_runs import GIB, MIB, STEP_NS, run_program, sample
+
+
+def value(rows: list[Event], name: str) -> float | None:
+    return figures(fold(rows))[name].value
+
+
+def sentences(rows: list[Event]) -> str:
+    return "\n".join(summarize(fold(rows), state()).sentences)
+
+
+def flat(size: int):
+    return lambda step: size
+
+
+LEAK = run_program(600, lambda step: GIB + 4 * MIB * step, lambda step: GIB + 4 * MIB * (step + 9))
+FLUSHING = run_program(600, flat(GIB), flat(GIB + 64 * MIB), flush_every=1)
+FRAGMENTED = run_program(600, flat(GIB), flat(4 * GIB), peak=GIB + 100 * MIB)
+STEADY = run_program(600, flat(GIB), flat(GIB + 100 * MIB), process=flat(2 * GIB))
+TOKEN = 114 << 10
+
+
+def kv(step: int) -> int:
+    return TOKEN * (step % 300 + 1)
+
+
+GENERATE = run_program(600, lambda step: GIB + kv(step), flat(2 * GIB), kv=kv, peak=2 * GIB)
+
+
+def test_a_leak_is_named_with_its_figure():
+    assert value(LEAK, "growth.allocated") == pytest.approx(4 * MIB)
+    text = sentences(LEAK)
+    assert "Leak: allocated memory grows by 4.00 MiB a step" in text
+    assert "growth.allocated" in text
+    assert "full in" in text
+    assert "Fragmentation" not in text
+
+
+def test_a_leak_says_when_the_device_is_full():
+    rows = run_program(
+        600, lambda s: GIB + MIB * s, lambda s: GIB + MIB * s, process=lambda s: 2 * GIB + MIB * s
+    )
+    left = 80 * GIB - (2 * GIB + 595 * MIB)
+    assert value(rows, "memory.time_until_full_s") == pytest.approx(left / MIB * 0.02, rel=0.01)
+
+
+def test_fragmentation_is_named_with_its_figure():
+    assert value(FRAGMENTED, "allocator.cache_ratio") == 0.75
+    text = sentences(FRAGMENTED)
+    assert "Fragmentation: 75% of what torch reserves (3.00 GiB)" in text
+    assert "allocator.cache_ratio" in text
+    assert "Leak" not in text
+
+
+def test_a_cache_that_the_peak_fills_is_no_fragmentation():
+    assert "Fragmentation" not in sentences(
+        run_program(600, flat(GIB), flat(4 * GIB), peak=4 * GIB)
+    )
+
+
+def test_a_gap_that_grows_is_fragmentation():
+    rows = run_program(600, flat(GIB), lambda step: GIB + 20 * MIB + MIB * step)
+    assert value(rows, "growth.reserved_gap") == pytest.approx(MIB)
+    assert "1.00 MiB a step" in sentences(rows)
+    assert "Fragmentation" in sentences(rows)
+
+
+def test_a_flush_in_each_step_is_named_with_its_figure():
+    assert value(FLUSHING, "allocator.flushes_in_steps") == 599, "that of warm-up is not counted"
+    text = sentences(FLUSHING)
+    assert "empty_cache() ran 599 times in 599 steps" in text
+    assert "train.py:31 in step" in text
+    assert "/home/me" not in text
+    assert "4.00 ms" in text
+    assert "1.00 GiB" in text
+    assert "Leak" not in text
+
+
+def test_a_flush_before_a_graph_is_captured_is_not_judged():
+    flush = event(events.ALLOCATOR_FLUSH, 5 * STEP_NS, name="graph capture", bytes=1, data={})
+    assert value([*STEADY, flush], "allocator.flushes_in_steps") == 0
+
+
+def test_a_growing_kv_cache_is_no_leak():
+    text = sentences(GENERATE)
+    assert "Leak" not in text
+    assert "Fragmentation" not in text
+    assert abs(value(GENERATE, "growth.allocated") or 0) < 1024
+
+
+def test_without_its_kv_readings_the_same_program_would_look_like_one():
+    rows = [row for row in GENERATE if row.get("name") != "model.kv_bytes"][: 2 * 299 + 100]
+    assert (value(rows, "growth.allocated") or 0) > 1024
+
+
+def test_a_steady_program_has_nothing_to_say():
+    found = figures(fold(STEADY))
+    for name in ("growth.allocated", "growth.reserved_gap", "growth.outside"):
+        assert found[name].value == 0
+    assert not found["memory.time_until_full_s"].is_applicable
+    text = sentences(STEADY)
+    assert not any(word in text for word in ("Leak", "Fragmentation", "empty_cache"))
+
+
+def test_growth_outside_torch_is_told_apart():
+    rows = run_program(600, flat(GIB), flat(GIB), process=lambda step: 2 * GIB + 2 * MIB * step)
+    assert value(rows, "growth.outside") == pytest.approx(2 * MIB)
+    assert "Leak outside torch" in sentences(rows)
+
+
+def test_what_a_driver_call_took_is_not_outside():
+    rows = [event(events.DEVICE_MALLOC, 1, bytes=512 * MIB), *STEADY]
+    outside = fold(rows).counters[0].outside
+    assert outside is not None
+    assert outside.latest == 2 * GIB - (GIB + 100 * MIB) - 512 * MIB
+
+
+def test_growth_needs_some_floors():
+    found = figures(fold(LEAK[:40]))["growth.allocated"]
+    assert found.value is None
+    assert "too few" in (found.reason or "")
+
+
+def test_a_program_without_steps_grows_by_the_second():
+    rows = [row for row in LEAK if row["kind"] != events.STEP]
+    assert value(rows, "growth.allocated") == pytest.approx(4 * MIB * 50)
+    assert "a second" in sentences(rows)
+
+
+def test_a_small_cache_passes_by_default_and_not_by_name():
+    rows = run_program(600, flat(10 * MIB), flat(100 * MIB))
+    found = figures(fold(rows))
+    assert found["allocator.cache_ratio"].value == 0.9
+    name = "allocator.cache_ratio"
+    default = next(each for each in judge(found) if each.figure == name)
+    assert (default.verdict, "too small to matter" in (default.reason or "")) == ("pass", True)
+    named = judge(found, [parse_limit(f"{name} <= 0.2")])[0]
+    assert named.verdict == "fail"
+
+
+def test_readings_at_step_ends_do_not_count_as_cache():
+    ends = [
+        sample(name, step * STEP_NS + STEP_NS - 2, size, step=step)
+        for step in range(600)
+        for name, size in (("torch.allocated_bytes", MIB), ("torch.reserved_bytes", 4 * GIB))
+    ]
+    rows = sorted([*run_program(600, flat(4 * GIB), flat(4 * GIB)), *ends], key=lambda r: r["t_ns"])
+    assert value(rows, "allocator.cache_ratio") == 0
+
+
+def test_swing_is_of_readings_within_a_step():
+    rows: list[Event] = []
+    for step in range(4):
+        for number, size in enumerate((100, 300, 400, 200)):
+            at = step * STEP_NS + number
+            rows.append(sample("torch.allocated_bytes", at, size, step=step, layer=number))
+            rows.append(sample("torch.reserved_bytes", at, 500, step=step, layer=number))
+        rows.append(event(events.STEP, step * STEP_NS + 9, step=step))
+    assert value(rows, "allocator.swing_ratio") == 0.75
+
+
+def test_rounding_is_of_what_was_asked_for():
+    rows = [*STEADY, sample("torch.requested_bytes", 595 * STEP_NS + STEP_NS // 2, GIB * 3 // 4)]
+    assert value(rows, "fragmentation.internal") == 0.25
+
+
+@pytest.mark.parametrize("split", [1, 7, 100])
+def test_any_split_into_batches_gives_the_same_figures(split):
+    rows = run_program(100, lambda s: GIB + s, flat(2 * GIB), process=flat(3 * GIB), flush_every=3)
+    whole, parts = figures(fold(rows)), figures(fold(rows, split=split))
+    assert whole == parts
+
+
+@given(
+    slope=st.integers(-100, 100),
+    noise=st.lists(st.integers(0, 10**6), min_size=60, max_size=60),
+    spikes=st.sets(st.integers(0, 59), max_size=12),
+)
+def test_the_slope_of_floors_is_not_moved_by_spikes(slope, noise, spikes):
+    x = np.arange(60.0)
+    y = slope * x + [noise[n] if n in spikes else 0 for n in range(60)]
+    assert theil_sen(x, y)[0] == pytest.approx(slope)
+
+
+def test_a_long_run_costs_as_much_as_a_short_one():
+    x = np.arange(100_000.0)
+    at, floors = take_floors(x, x * 2)
+    assert len(floors) == MAX_FLOORS
+    started = time.perf_counter()
+    assert theil_sen(at, floors)[0] == 2
+    assert time.perf_counter() - started < 0.5
