@@ -65,8 +65,13 @@ def _run(argv: list[str]) -> int:
     module = import_module(verb.module)
     parser = _Parser(prog=f"memscope {word}", description=module.__doc__, allow_abbrev=False)
     module.add_arguments(parser)
-    code: int = module.run(parser.parse_args(argv[1:]))
+    parse = getattr(module, "parse_arguments", _parse)
+    code: int = module.run(parse(parser, argv[1:]))
     return code
+
+
+def _parse(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    return parser.parse_args(words)
 
 
 def _help() -> str:

@@ -6,32 +6,50 @@ import argparse
 import os
 import sys
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from memscope.cli.output import check_free, default_path
 from memscope.errors import MemscopeError
 
+WITH_VALUE = ("-o", "--output", "--report")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options; the first word that is none of them begins the command."""
-    add, rest = parser.add_argument, argparse.REMAINDER
-    parser.usage = (
-        "memscope run [options] [--] COMMAND ...   (a script.py, -m MODULE, -c CODE, ...)"
-    )
+    add = parser.add_argument
+    parser.usage = "memscope run [options] [--] COMMAND ...   (script.py, -m MODULE, -c CODE, ...)"
     add("-o", "--output", metavar="RECORDING", help="where the recording goes")
     add("--force", action="store_true", help="overwrite the recording, and the report")
     add("--report", metavar="FILE", help="write the HTML report once the program has ended")
     add("--live", action="store_true", help="show the live view; its output follows when you leave")
-    add("-m", dest="module", metavar="MODULE", nargs=rest, help="run a module, as python -m does")
-    add("-c", dest="code", metavar="CODE", nargs=rest, help="run code, as python -c does")
-    add("command", metavar="COMMAND", nargs=rest, help="what to run, with its own arguments")
+    add("command", metavar="COMMAND", nargs="*", help="what to run, with its own arguments")
+
+
+def parse_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    """Ours up to the command; what follows is the program's, untouched."""
+    start = command_start(words)
+    args = parser.parse_args(list(words[:start]))
+    args.command = list(words[start:])
+    return args
+
+
+def command_start(words: Sequence[str]) -> int:
+    """Where the command begins: at the first word that is no option of ours."""
+    position = 0
+    while position < len(words):
+        word = words[position]
+        if word in ("-m", "-c", "--") or not word.startswith("-") or word == "-":
+            break
+        position += 2 if word in WITH_VALUE else 1
+    return min(position, len(words))
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the program; its own exit code, 128 + n where signal n ended it."""
     from memscope.launch.program import command_words, run_program
 
-    command = command_words(args.command, args.module, args.code)
+    command = command_words(args.command)
     path = Path(args.output) if args.output else default_path("run", ".mscope")
     report = Path(args.report) if args.report else None
     prepare_output(path, report, force=args.force)

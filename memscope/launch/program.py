@@ -15,23 +15,17 @@ FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 RESTORED = ("SIGPIPE", "SIGXFSZ")  # Python ignores them; a program inherits that
 
 
-def command_words(
-    words: Sequence[str], module: Sequence[str] | None, code: Sequence[str] | None
-) -> list[str]:
+def command_words(words: Sequence[str]) -> list[str]:
     """The command as the system runs it: scripts, ``-m`` and ``-c`` by this Python.
 
     Raises MemscopeError where there is none, or no such program.
     """
-    if module:
-        return [sys.executable, "-m", *module]
-    if code:
-        return [sys.executable, "-c", *code]
     words = words[1:] if words[:1] == ["--"] else words
     if not words:
         raise MemscopeError(
             "run needs a command.", "Write `memscope run train.py` or `-- COMMAND`."
         )
-    if words[0].endswith((".py", ".pyz")) or os.path.isdir(words[0]):
+    if words[0] in ("-m", "-c") or words[0].endswith((".py", ".pyz")) or os.path.isdir(words[0]):
         return [sys.executable, *words]
     if shutil.which(words[0]) is None:
         raise MemscopeError(f"There is no program {words[0]}.", "Check its name and PATH.")
