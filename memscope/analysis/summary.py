@@ -9,6 +9,7 @@ from typing import Any
 
 from memscope.analysis.figure import Figure
 from memscope.analysis.figures import figures
+from memscope.analysis.ledger import Ledger, make_ledgers
 from memscope.analysis.limits import Limit, Verdict, judge
 from memscope.analysis.memory import Device, find_device
 from memscope.analysis.sentences import write_sentences
@@ -29,6 +30,7 @@ class Summary:
     figures: Mapping[str, Figure]
     verdicts: tuple[Verdict, ...]
     sentences: tuple[str, ...]
+    ledgers: tuple[Ledger, ...]
     device: Device | None
     batches: int
     events: int
@@ -49,6 +51,7 @@ class Summary:
             "facts": _plain(self.facts),
             "figures": {name: _figure(figure) for name, figure in self.figures.items()},
             "limits": [_verdict(verdict) for verdict in self.verdicts],
+            "ledger": [ledger.to_json() for ledger in self.ledgers],
             "sentences": list(self.sentences),
         }
 
@@ -63,6 +66,7 @@ def summarize(timeline: Timeline, state: State, *, limits: Sequence[Limit] = ())
         figures=measured,
         verdicts=judge(measured, limits),
         sentences=write_sentences(timeline),
+        ledgers=make_ledgers(timeline),
         device=find_device(timeline),
         batches=timeline.batches,
         events=timeline.events,

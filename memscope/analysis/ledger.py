@@ -1,0 +1,298 @@
+"""The ledger: every byte of a device in the line of who took it, at one moment.
+
+A partition by construction: what a line's parts leave of it is a line of its own. What nobody can
+tell has its reason and no bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memscope.analysis.ledger_lines import MEASURED, PARTIAL, Line, absent, divide, read
+from memscope.analysis.ledger_torch import torch_line
+from memscope.analysis.memory import Device, find_device
+from memscope.analysis.rare_rows import as_count
+from memscope.analysis.timeline import Timeline
+
+MAX_PROCESSES = 16
+OLD_NS = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """One device. ``source`` says who told its total; ``at_ns`` is the last event's time."""
+
+    device: int
+    name: str
+    source: str
+    at_ns: int
+    total: Line
+
+    @property
+    def lines(self) -> tuple[tuple[int, Line], ...]:
+        """Every line with its depth, from the total down."""
+        return tuple(self.total.walk())
+
+    @property
+    def coverage(self) -> dict[str, tuple[Line, ...]]:
+        """Measured, partial, not measurable → the lines; what is a mere rest is in none."""
+        found: dict[str, list[Line]] = {}
+        for _, line in self.lines:
+            if not line.is_rest:
+                found.setdefault(line.coverage, []).append(line)
+        return {coverage: tuple(lines) for coverage, lines in found.items()}
+
+    def find(self, key: str) -> Line | None:
+        """The line of a key."""
+        return next((line for _, line in self.lines if line.key == key), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` has it."""
+        return {
+            "device": self.device,
+            "name": self.name,
+            "source": self.source,
+            "at_s": self.at_ns / 1e9,
+            "lines": [
+                {
+                    "key": line.key,
+                    "words": line.words,
+                    "depth": depth,
+                    "bytes": line.bytes,
+                    "coverage": line.coverage,
+                    "reason": line.reason or None,
+                    "is_rest": line.is_rest,
+                }
+                for depth, line in self.lines
+            ],
+        }
+
+
+def make_ledgers(timeline: Timeline) -> tuple[Ledger, ...]:
+    """One for each device that something is known of, as it stood at the last event."""
+    device = find_device(timeline)
+    if device is not None and device.is_host:
+        found = _host_ledger(timeline, device)
+        return () if found is None else (found,)
+    used = [each for each in timeline.devices if _is_known(timeline, each)]
+    if not used and timeline.driver.calls and device is not None:
+        used = [0]
+    return tuple(_gpu_ledger(timeline, each) for each in used)
+
+
+def _is_known(timeline: Timeline, device: int) -> bool:
+    metrics = ("torch.reserved_bytes", "nvml.used_bytes")
+    return any(timeline.latest(metric, device) is not None for metric in metrics)
+
+
+def _gpu_ledger(timeline: Timeline, device: int) -> Ledger:
+    facts = _Facts(timeline, device)
+    total, free, used = (facts.bytes(f"nvml.{name}_bytes") for name in ("total", "free", "used"))
+    if total is None or free is None or used is None:
+        return facts.ledger("the device's own size", _without_nvml(facts))
+    reserved = facts.bytes("nvml.driver_reserved_bytes")
+    driver = read(
+        "driver_reserved", "reserved by the driver", reserved, facts.absence("driver_reserved")
+    )
+    words = "used" if reserved is not None else "used, the driver's part included"
+    parts = (
+        Line("free", "free", free),
+        driver,
+        _used_line(facts, Line("used", words, used)),
+    )
+    source = "NVML v2" if reserved is not None else "NVML v1"
+    root = divide(Line("total", "device", total), parts, Line("untold", "", None))
+    return facts.ledger(source, root)
+
+
+def _without_nvml(facts: _Facts) -> Line:
+    """Torch alone: what else is on the card cannot be told."""
+    reason = facts.absence("used")
+    held = facts.own_bytes
+    total = facts.count("total_bytes")
+    root = Line("total", "device" if total else "this process, as far as known", total or held)
+    rest = Line("elsewhere", "free, driver, other processes, outside torch", None, PARTIAL, reason)
+    return divide(root, (*facts.own_lines,), rest if total else Line("elsewhere", "", None))
+
+
+def _used_line(facts: _Facts, used: Line) -> Line:
+    """By process, where the driver tells; else what torch holds and what is outside of it."""
+    process = facts.bytes("nvml.process_bytes")
+    if process is None:
+        why = f"not divided by process: {facts.absence('process')}"
+        rest = Line("outside", "outside torch, of this process and others", None, PARTIAL, why)
+        return divide(used, facts.own_lines, rest)
+    own = Line("process", "this process", process, *facts.age("nvml.process_bytes"))
+    rest = Line(
+        "no_process",
+        "in no process's figure",
+        None,
+        PARTIAL,
+        "used less all processes: what the driver keeps for itself, and processes it hides",
+    )
+    return divide(used, (_process_line(facts, own), *_other_processes(facts)), rest)
+
+
+def _process_line(facts: _Facts, process: Line) -> Line:
+    parts = (
+        *facts.own_lines,
+        absent("stream_ordered", "stream-ordered pool", "cudaMallocAsync's pool is not read"),
+        *_cupti_lines(facts),
+        _context_line(facts),
+    )
+    reason = "what no other line holds: code loaded later, libraries' own allocations, rounding"
+    return divide(process, parts, Line("unexplained", "unexplained", None, PARTIAL, reason))
+
+
+def _context_line(facts: _Facts) -> Line:
+    """As measured before anything was allocated; else the least ever seen outside of torch."""
+    key = f"context.{facts.device}"
+    size = facts.timeline.count_fact(key, "bytes")
+    if size is not None:
+        return Line("context", "CUDA context", size)
+    counters = facts.timeline.counters.get(facts.device)
+    least = None if counters is None or counters.outside is None else counters.outside.floor
+    if least is None or least <= 0:
+        reason = facts.timeline.fact(key, "reason") or "no reading of it before torch allocated"
+        return absent("context", "CUDA context", str(reason))
+    why = (
+        "the least that this process held outside torch and recorded calls: "
+        "what libraries had taken by then is in it"
+    )
+    loaded = facts.cupti_bytes
+    if least <= loaded:
+        return absent("context", "CUDA context", "no reading of it before libraries allocated")
+    return Line("context", "CUDA context", int(least) - loaded, PARTIAL, why)
+
+
+def _cupti_lines(facts: _Facts) -> Iterator[Line]:
+    key = f"cupti.outside.{facts.device}"
+    if not isinstance(facts.timeline.facts.get(key), dict):
+        why = "CUPTI was not asked for"
+        yield absent("cupti", "CUPTI's buffers", why)
+        yield absent("libraries", "libraries' own allocations", why)
+        yield absent("modules", "modules loaded later", why)
+        return
+    for part, words in (
+        ("cupti", "CUPTI's buffers"),
+        ("libraries", "libraries' own allocations"),
+        ("modules", "modules loaded later"),
+    ):
+        size = facts.timeline.count_fact(key, f"{part}_bytes")
+        yield read(part, words, size, "CUPTI did not tell")
+
+
+def _other_processes(facts: _Facts) -> Iterator[Line]:
+    others = facts.timeline.facts.get(f"nvml.others.{facts.device}")
+    if not isinstance(others, Mapping):
+        return
+    sizes = {str(pid): each if isinstance(each, Mapping) else {} for pid, each in others.items()}
+    order = sorted(sizes, key=lambda pid: -(as_count(sizes[pid].get("bytes")) or 0))
+    for pid in order[:MAX_PROCESSES]:
+        command = sizes[pid].get("command")
+        words = f"process {pid}" + (f" ({command})" if command else "")
+        size = as_count(sizes[pid].get("bytes"))
+        yield read(f"process.{pid}", words, size, "the driver gives no memory of a process")
+    left = [as_count(sizes[pid].get("bytes")) or 0 for pid in order[MAX_PROCESSES:]]
+    if left:
+        yield Line("processes", f"{len(left)} more processes", sum(left))
+
+
+def _raw_lines(timeline: Timeline, held: int) -> Line:
+    """What driver calls took, by what is in it at the last step's end."""
+    steps = timeline.steps
+    line = Line("raw", "driver calls of this program", held)
+    columns = (
+        ("raw.resident", "weights ready", "resident_bytes"),
+        ("raw.in_flight", "weights in flight", "in_flight_bytes"),
+        ("raw.idle", "idle in the weight pool", "idle_bytes"),
+        ("raw.kv", "KV cache", "kv_bytes"),
+    )
+    if not len(steps):
+        return line
+    parts = [
+        Line(key, words, max(int(getattr(steps, column)[-1]), 0)) for key, words, column in columns
+    ]
+    return divide(line, parts, Line("raw.rest", "fixed weights and buffers", None))
+
+
+def _host_ledger(timeline: Timeline, device: Device) -> Ledger | None:
+    """A host device: what it handed out, of the limit that it holds to."""
+    reading = timeline.latest("device.allocated_bytes")
+    held = int(reading.value) if reading is not None else timeline.driver.bytes
+    if device.usable_bytes is None or (reading is None and not timeline.driver.calls):
+        return None
+    root = Line("total", "limit of this host device", device.usable_bytes)
+    rest = Line("free", "free", None)
+    whole = divide(root, (_raw_lines(timeline, held),), rest)
+    return Ledger(-1, device.name, "the program", timeline.last_ns, whole)
+
+
+class _Facts:
+    """Readings and reasons of one GPU."""
+
+    def __init__(self, timeline: Timeline, device: int) -> None:
+        self.timeline, self.device = timeline, device
+        first = find_device(timeline)
+        self.name = str(timeline.fact(f"cuda.{device}", "name") or (first.name if first else "GPU"))
+        self.raw_bytes = timeline.driver.bytes if self._has_raw else 0
+
+    @property
+    def _has_raw(self) -> bool:
+        """Driver calls carry no device; they are the runner's, on the device that it names."""
+        name = str(self.timeline.fact("device.0", "device") or "cuda:0")
+        found = re.search(r"\d+$", name)
+        return bool(self.timeline.driver.calls) and self.device == int(found[0] if found else 0)
+
+    def bytes(self, metric: str) -> int | None:
+        """The last reading; what was read without a device is the first one's."""
+        reading = self.timeline.latest(metric, self.device)
+        return None if reading is None else int(reading.value)
+
+    def count(self, field: str) -> int | None:
+        """Of the fact that describes this device."""
+        size = self.timeline.count_fact(f"cuda.{self.device}", field)
+        return size if size is not None else self.timeline.count_fact("device.0", field)
+
+    def age(self, metric: str) -> tuple[str, str]:
+        """Coverage and reason of a reading that may be old."""
+        reading = self.timeline.latest(metric, self.device)
+        age = 0 if reading is None else self.timeline.last_ns - reading.t_ns
+        return (PARTIAL, f"read {age / 1e9:.1f} s before") if age > OLD_NS else (MEASURED, "")
+
+    def absence(self, what: str) -> str:
+        """Why NVML did not tell something."""
+        reasons = self.timeline.fact("nvml", "absent")
+        reasons = reasons if isinstance(reasons, Mapping) else {}
+        for key in (f"nvml.{what}_bytes", f"cuda:{self.device}", "nvml"):
+            if key in reasons:
+                return str(reasons[key])
+        return "NVML's figure is not recorded"
+
+    @property
+    def cupti_bytes(self) -> int:
+        """What CUPTI's lines take."""
+        return sum(line.bytes or 0 for line in _cupti_lines(self))
+
+    @property
+    def own_bytes(self) -> int:
+        """Torch's and the runner's own."""
+        return sum(line.bytes or 0 for line in self.own_lines)
+
+    @property
+    def own_lines(self) -> tuple[Line, ...]:
+        """Torch reserved, driver calls, and what the driver rounds these up by."""
+        lines = [torch_line(self.timeline, self.device)]
+        if self._has_raw:
+            rounding = self.timeline.driver.rounded_bytes - self.timeline.driver.bytes
+            lines.append(_raw_lines(self.timeline, self.raw_bytes))
+            why = "of driver calls above 1 MiB; smaller ones share granules"
+            lines.append(Line("rounding", "rounded up to 2 MiB", rounding, PARTIAL, why))
+        return tuple(lines)
+
+    def ledger(self, source: str, total: Line) -> Ledger:
+        """The ledger of this device."""
+        return Ledger(self.device, self.name, source, self.timeline.last_ns, total)

@@ -1,0 +1,63 @@
+"""What torch's allocator reserved, in the ledger's lines."""
+
+from __future__ import annotations
+
+from memscope.analysis.ledger_lines import Line, absent, divide, read
+from memscope.analysis.timeline import Timeline
+
+MODEL = (
+    ("weights", "weights"),
+    ("gradients", "gradients"),
+    ("optimizer", "optimizer state"),
+    ("kv", "KV caches"),
+)
+WATCH = "memscope.watch(model) tells it"
+
+
+def torch_line(timeline: Timeline, device: int) -> Line:
+    """Reserved bytes: allocated by what, pending frees, and the cache."""
+    size = _bytes(timeline, device, "torch.reserved_bytes")
+    reserved = read("torch", "torch reserved", size, "torch's counters are not recorded")
+    rest = "cache: free inside segments" if _is_expandable(timeline) else "releasable cache"
+    return divide(reserved, tuple(_parts(timeline, device)), Line("torch.cache", rest, None))
+
+
+def _parts(timeline: Timeline, device: int) -> list[Line]:
+    allocated = _bytes(timeline, device, "torch.allocated_bytes")
+    active = _bytes(timeline, device, "torch.active_bytes")
+    unread = "torch's counters are not recorded"
+    line = read("torch.allocated", "allocated", allocated, unread)
+    rest = Line("torch.rest", "activations, temporaries, all else", None)
+    pending = None if active is None or allocated is None else active - allocated
+    return [
+        divide(line, _model_lines(timeline, device), rest),
+        read("torch.pending", "freed, pending on another stream", pending, unread),
+        absent(
+            "torch.private", "free in private pools", "torch's counters do not tell pools apart"
+        ),
+        _split_line(timeline, device),
+    ]
+
+
+def _model_lines(timeline: Timeline, device: int) -> tuple[Line, ...]:
+    return tuple(
+        read(f"model.{name}", words, _bytes(timeline, device, f"model.{name}_bytes"), WATCH)
+        for name, words in MODEL
+    )
+
+
+def _split_line(timeline: Timeline, device: int) -> Line:
+    words = "free in segments partly used"
+    if _is_expandable(timeline):
+        return absent("torch.split", words, "expandable segments: one with the cache")
+    size = _bytes(timeline, device, "torch.inactive_split_bytes")
+    return read("torch.split", words, size, "torch's counters are not recorded")
+
+
+def _is_expandable(timeline: Timeline) -> bool:
+    return bool(timeline.fact("torch.allocator", "is_expandable"))
+
+
+def _bytes(timeline: Timeline, device: int, metric: str) -> int | None:
+    reading = timeline.latest(metric, device)
+    return None if reading is None else int(reading.value)

@@ -1,0 +1,244 @@
+"""The ledger: it adds up whatever was read, and each byte is in the line of who took it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memscope import events
+from memscope.analysis.ledger import Ledger, make_ledgers
+from memscope.analysis.ledger_lines import ABSENT, Line
+from memscope.analysis.summary import summarize
+from memscope.cli.summary import summary_lines
+from tests.memscope.analysis.build import Event, event, fact, fold, state
+from tests.memscope.analysis.sweeps import run_sweeps
+from tests.memscope.analysis.torch_runs import GIB, GPU, MIB, TOTAL, sample
+
+READINGS = {
+    "torch.reserved_bytes": 6 * GIB,
+    "torch.allocated_bytes": 4 * GIB,
+    "torch.active_bytes": 4 * GIB + 100 * MIB,
+    "torch.inactive_split_bytes": 300 * MIB,
+    "model.weights_bytes": 2 * GIB,
+    "model.gradients_bytes": GIB,
+    "model.optimizer_bytes": 0,
+    "model.kv_bytes": 512 * MIB,
+    "nvml.total_bytes": TOTAL,
+    "nvml.driver_reserved_bytes": 600 * MIB,
+    "nvml.used_bytes": 10 * GIB,
+    "nvml.process_bytes": 7 * GIB,
+}
+OTHERS = fact("nvml.others.0", {"77": {"bytes": 2 * GIB, "command": "python"}})
+CONTEXT = fact("context.0", {"bytes": 518 * MIB})
+
+
+def program(*more: Event, without: tuple[str, ...] = (), **changed: int) -> list[Event]:
+    """A program on a GPU; ``changed`` by metric, dots as underscores twice."""
+    readings = READINGS | {name.replace("__", "."): size for name, size in changed.items()}
+    readings["nvml.free_bytes"] = TOTAL - 600 * MIB - readings["nvml.used_bytes"]
+    rows = [
+        sample(name, 1000 + number, size)
+        for number, (name, size) in enumerate(readings.items())
+        if not name.startswith(without or ("?",))
+    ]
+    return [GPU, OTHERS, CONTEXT, *more, *rows]
+
+
+def ledger(rows: list[Event]) -> Ledger:
+    (found,) = make_ledgers(fold(rows))
+    return found
+
+
+def size(rows: list[Event], key: str) -> int | None:
+    line = ledger(rows).find(key)
+    assert line is not None, key
+    return line.bytes
+
+
+def assert_adds_up(found: Ledger) -> None:
+    for _, line in found.lines:
+        if line.parts and line.bytes is not None:
+            known = [part.bytes for part in line.parts if part.bytes is not None]
+            assert sum(known) == line.bytes, line.key
+    leaves = [line.bytes for line in found.total.leaves if line.bytes is not None]
+    assert sum(leaves) == found.total.bytes
+    for _, line in found.lines:
+        assert line.bytes is not None or line.reason, f"{line.key} is absent without a reason"
+        assert line.is_rest or line.bytes is None or line.coverage != ABSENT
+
+
+def test_it_adds_up_to_what_nvml_says():
+    found = ledger(program())
+    assert_adds_up(found)
+    used = found.find("used")
+    assert used is not None
+    assert used.bytes == 10 * GIB == sum(line.bytes or 0 for line in used.leaves)
+    assert found.source == "NVML v2"
+
+
+def test_each_part_is_in_its_own_line():
+    rows = program()
+    assert size(rows, "process.77") == 2 * GIB
+    assert size(rows, "no_process") == GIB
+    assert size(rows, "torch.rest") == 512 * MIB
+    assert size(rows, "torch.pending") == 100 * MIB
+    assert size(rows, "torch.cache") == (6 * GIB - 4 * GIB) - 400 * MIB
+    assert size(rows, "context") == 518 * MIB
+    assert size(rows, "unexplained") == GIB - 518 * MIB
+
+
+def test_a_planted_allocation_is_in_unexplained_and_nowhere_else():
+    planted = {"nvml__process_bytes": 8 * GIB, "nvml__used_bytes": 11 * GIB}
+    before, after = ledger(program()), ledger(program(**planted))
+    changed = {
+        line.key: (line.bytes or 0) - (old.bytes or 0)
+        for (_, old), (_, line) in zip(before.lines, after.lines, strict=True)
+        if line.bytes != old.bytes
+    }
+    assert changed == {
+        "free": -GIB, "used": GIB, "process": GIB, "unexplained": GIB
+    }  # fmt: skip
+
+
+def test_what_cupti_names_is_no_longer_unexplained():
+    named = fact("cupti.outside.0", {"libraries_bytes": 64 * MIB, "modules_bytes": 90 * MIB})
+    rows = program(named)
+    assert size(rows, "libraries") == 64 * MIB
+    assert size(rows, "modules") == 90 * MIB
+    assert size(rows, "unexplained") == GIB - (518 + 64 + 90) * MIB
+    assert_adds_up(ledger(rows))
+
+
+def test_a_context_that_was_not_measured_is_the_least_seen_outside_torch():
+    rows = [row for row in program() if row.get("name") != "context.0"]
+    found = ledger(rows).find("context")
+    assert found is not None
+    assert (found.bytes, found.coverage) == (GIB, "partial")
+    assert size(rows, "unexplained") == 0
+
+
+def test_without_a_process_figure_one_line_is_outside_torch():
+    absent = fact("nvml", {"absent": {"nvml.process_bytes": "in a container"}})
+    rows = program(absent, without=("nvml.process",))
+    outside = ledger(rows).find("outside")
+    assert outside is not None
+    assert outside.bytes == 4 * GIB
+    assert "in a container" in outside.reason
+    assert ledger(rows).find("process.77") is None
+    assert_adds_up(ledger(rows))
+
+
+def test_an_old_driver_counts_its_own_part_as_used():
+    absent = fact("nvml", {"absent": {"nvml.driver_reserved_bytes": "Function Not Found"}})
+    found = ledger(program(absent, without=("nvml.driver",), nvml__used_bytes=10 * GIB))
+    assert found.source == "NVML v1"
+    driver = found.find("driver_reserved")
+    assert driver is not None
+    assert (driver.bytes, driver.reason) == (None, "Function Not Found")
+    assert_adds_up(found)
+
+
+def test_without_nvml_the_rest_of_the_card_is_one_line():
+    rows = program(fact("nvml", {"absent": {"nvml": "Driver Not Loaded"}}), without=("nvml.",))
+    rows = [row for row in rows if row.get("name") != "nvml.others.0"]
+    elsewhere = ledger(rows).find("elsewhere")
+    assert elsewhere is not None
+    assert elsewhere.bytes == TOTAL - 6 * GIB
+    assert "Driver Not Loaded" in elsewhere.reason
+    assert_adds_up(ledger(rows))
+
+
+def test_driver_calls_of_the_runner_have_lines_and_their_granules():
+    calls = [event(events.DEVICE_MALLOC, 1, bytes=3 * MIB), event(events.DEVICE_MALLOC, 2, bytes=5)]
+    rows = program(*calls, event(events.STEP, 3, step=0))
+    assert size(rows, "raw") == 3 * MIB + 5
+    assert size(rows, "rounding") == MIB
+    assert size(rows, "unexplained") == GIB - 518 * MIB - 4 * MIB - 5
+    assert_adds_up(ledger(rows))
+
+
+def test_expandable_segments_have_one_line_for_the_cache():
+    rows = program(fact("torch.allocator", {"is_expandable": True}))
+    assert size(rows, "torch.split") is None
+    assert size(rows, "torch.cache") == 2 * GIB - 100 * MIB
+
+
+def test_a_host_device_has_a_ledger_of_its_limit():
+    rows = run_sweeps("past", 5, 2)
+    call = event(events.DEVICE_MALLOC, 1, bytes=900)
+    host = {"name": "host", "kind": "host", "total_bytes": 10**6, "limit_bytes": 10**5}
+    found = ledger([*rows, call, fact("device.0", host)])
+    assert found.total.bytes == 10**5
+    assert_adds_up(found)
+
+
+def test_nothing_read_is_no_ledger():
+    assert make_ledgers(fold([])) == ()
+    assert make_ledgers(fold([fact("cuda.0", {"name": "H200"})])) == ()
+
+
+def test_devices_have_ledgers_of_their_own():
+    rows = program()
+    second = [row | {"device": 1} for row in rows if row["kind"] == events.SAMPLE]
+    found = make_ledgers(fold([*rows, *second]))
+    assert [each.device for each in found] == [0, 1]
+    for each in found:
+        assert_adds_up(each)
+
+
+SIZES = st.integers(0, 1 << 45)
+
+
+@given(
+    sizes=st.dictionaries(st.sampled_from([*READINGS, "nvml.free_bytes"]), SIZES),
+    others=st.dictionaries(st.integers(1, 99).map(str), st.none() | SIZES, max_size=20),
+    context=st.none() | SIZES,
+    raw=st.lists(SIZES, max_size=3),
+    cupti=st.none() | st.dictionaries(st.sampled_from(["libraries_bytes", "cupti_bytes"]), SIZES),
+    facts=st.dictionaries(
+        st.sampled_from(["cuda.0", "nvml", "nvml.others.0", "context.0", "torch.allocator"]),
+        st.none() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2),
+    ),
+)
+def test_it_adds_up_whatever_was_read(
+    sizes: dict[str, int],
+    others: dict[str, int | None],
+    context: int | None,
+    raw: list[int],
+    cupti: dict[str, int] | None,
+    facts: dict[str, Any],
+):
+    rows = [GPU, fact("nvml.others.0", {pid: {"bytes": held} for pid, held in others.items()})]
+    rows += [fact("context.0", {"bytes": context})]
+    rows += [fact("cupti.outside.0", cupti)] if cupti is not None else []
+    rows += [fact(key, data) for key, data in facts.items()]
+    rows += [event(events.DEVICE_MALLOC, 5, bytes=held) for held in raw]
+    rows += [sample(name, 10 + number, held) for number, (name, held) in enumerate(sizes.items())]
+    for found in make_ledgers(fold(rows)):
+        assert_adds_up(found)
+
+
+def test_the_summary_shows_it_and_json_has_it():
+    summary = summarize(fold(program()), state())
+    text = "\n".join(summary_lines(summary, "run.mscope"))
+    assert "ledger: device 0, H200, by NVML v2" in text
+    assert "optimizer state" in text
+    assert "unexplained" in text
+    assert "not measurable: stream-ordered pool" in text
+    (found,) = json.loads(json.dumps(summary.to_json(), allow_nan=False))["ledger"]
+    by_key = {line["key"]: line for line in found["lines"]}
+    assert by_key["unexplained"]["bytes"] == GIB - 518 * MIB
+    assert by_key["libraries"]["bytes"] is None
+    assert "CUPTI" in by_key["libraries"]["reason"]
+
+
+@pytest.mark.parametrize("key", ["stream_ordered", "libraries", "modules", "torch.private"])
+def test_what_cannot_be_told_is_never_zero(key: str):
+    line = ledger(program()).find(key)
+    assert isinstance(line, Line)
+    assert line.bytes is None
+    assert line.reason
