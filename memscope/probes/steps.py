@@ -9,8 +9,10 @@ Where torch.compile is in use nothing is hooked: its guards would see it and com
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import threading
+import warnings
 from typing import Any
 
 from memscope.writer import Recorder
@@ -104,6 +106,7 @@ class StepProbe:
             self._disarm()
         elif self._forward_hook is None and not self._is_in_forward():
             self._remove_inner()
+            _quiet_compiler()
             self._arm()
 
     def _after_optimizer(self, *_: object) -> None:
@@ -171,6 +174,14 @@ def is_being_compiled() -> bool:
     import torch
 
     return torch.compiler.is_compiling()
+
+
+def _quiet_compiler() -> None:
+    """A module compiled just now warns of the global hook, which goes once it is met."""
+    message = re.compile("Using `torch.compile.module.` when there are global hooks", re.I)
+    entry = ("ignore", message, UserWarning, None, 0)
+    if entry not in warnings.filters:
+        warnings.filterwarnings("ignore", message.pattern, UserWarning)
 
 
 def _call_code() -> object:

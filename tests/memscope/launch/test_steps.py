@@ -1,0 +1,93 @@
+"""Steps of programs that mark none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.memscope.launch.programs import facts_of, record, steps_of
+
+pytest.importorskip("torch")
+
+MODEL = (
+    "import sys, time, torch\n"
+    "torch.set_num_threads(1)\n"
+    "model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4))\n"
+    "time.sleep(0.3)\n"
+)
+
+
+def run_loop(tmp_path: Path, body: str) -> tuple[int, object]:
+    """Steps of a program, and where they came from at its end."""
+    (tmp_path / "program.py").write_text(MODEL + body)
+    ended = record(tmp_path, "program.py")
+    assert (ended.code, ended.err) == (0, "")
+    path = tmp_path / "run.mscope"
+    return len(steps_of(path)), facts_of(path)["run.step_source"]
+
+
+def test_outermost_forwards_are_steps(tmp_path: Path) -> None:
+    steps, source = run_loop(
+        tmp_path,
+        "import copy, pickle\n"
+        "for _ in range(30): model(torch.zeros(1, 4)); assert not model._forward_hooks\n"
+        "copy.deepcopy(model); pickle.dumps(model)\n",
+    )
+    assert source == "module"
+    assert 29 <= steps <= 35  # and a second or two before the first
+
+
+def test_forward_that_raises_is_a_step_and_no_more(tmp_path: Path) -> None:
+    steps, source = run_loop(
+        tmp_path,
+        "class Raises(torch.nn.Module):\n"
+        "    def forward(self, x): raise ValueError(x)\n"
+        "bad = Raises()\n"
+        "for _ in range(20):\n"
+        "    try: bad(1)\n"
+        "    except ValueError as error: assert error.args == (1,)\n"
+        "    model(torch.zeros(1, 4))\n",
+    )
+    assert source == "module"
+    assert 39 <= steps <= 45
+
+
+def test_optimizer_steps_come_before_forwards(tmp_path: Path) -> None:
+    steps, source = run_loop(
+        tmp_path,
+        "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
+        "for _ in range(30):\n"
+        "    model(torch.zeros(1, 4)); model(torch.ones(1, 4)).sum().backward()\n"
+        "    optimizer.step()\n",
+    )
+    assert source == "optimizer"
+    assert 29 <= steps <= 36
+
+
+def test_marked_steps_come_before_all(tmp_path: Path) -> None:
+    steps, source = run_loop(
+        tmp_path,
+        "import memscope\n"
+        "recorder = memscope.active_recorder()\n"
+        "for _ in range(10):\n"
+        "    with recorder.step(): model(torch.zeros(1, 4)); model(torch.zeros(1, 4))\n",
+    )
+    assert source == "program"
+    assert 10 <= steps <= 14
+
+
+def test_compiled_program_is_not_hooked(tmp_path: Path) -> None:
+    steps, source = run_loop(
+        tmp_path,
+        "model = torch.compile(model, backend='eager', fullgraph=True)\n"
+        "for _ in range(20): model(torch.zeros(1, 4))\n",
+    )
+    assert source == "second"
+    assert steps < 15
+
+
+def test_seconds_are_steps_without_torch(tmp_path: Path) -> None:
+    assert record(tmp_path, "-c", "import time; time.sleep(2.6)").code == 0
+    assert steps_of(tmp_path / "run.mscope") == [0, 1]
+    assert facts_of(tmp_path / "run.mscope")["run.step_source"] == "second"
