@@ -9,6 +9,7 @@ from typing import Any
 
 from memscope.analysis.figure import Figure
 from memscope.analysis.figures import figures
+from memscope.analysis.layers import LayerMemory
 from memscope.analysis.ledger import Ledger, make_ledgers
 from memscope.analysis.limits import Limit, Verdict, judge
 from memscope.analysis.memory import Device, find_device
@@ -31,6 +32,7 @@ class Summary:
     verdicts: tuple[Verdict, ...]
     sentences: tuple[str, ...]
     ledgers: tuple[Ledger, ...]
+    layers: tuple[LayerMemory, ...]
     device: Device | None
     batches: int
     events: int
@@ -52,6 +54,7 @@ class Summary:
             "figures": {name: _figure(figure) for name, figure in self.figures.items()},
             "limits": [_verdict(verdict) for verdict in self.verdicts],
             "ledger": [ledger.to_json() for ledger in self.ledgers],
+            "layers": [layer.to_json() for layer in self.layers],
             "sentences": list(self.sentences),
         }
 
@@ -67,6 +70,7 @@ def summarize(timeline: Timeline, state: State, *, limits: Sequence[Limit] = ())
         verdicts=judge(measured, limits),
         sentences=write_sentences(timeline),
         ledgers=make_ledgers(timeline),
+        layers=timeline.layer_memory,
         device=find_device(timeline),
         batches=timeline.batches,
         events=timeline.events,

@@ -14,6 +14,7 @@ from memscope import events
 from memscope.analysis.counters import CounterFold, DeviceCounters
 from memscope.analysis.flushes import Flushes, FlushFold
 from memscope.analysis.gather import gather
+from memscope.analysis.layers import LayerFold, LayerMemory
 from memscope.analysis.moment import Moment, batches_until, parse_moment
 from memscope.analysis.rare_rows import Mark, OutOfMemory, Phase, RareRows, as_count
 from memscope.analysis.readings import DriverBytes, Reading, Readings
@@ -66,6 +67,7 @@ class Timeline:
         self._readings = Readings()
         self._counters = CounterFold()
         self._flushes = FlushFold()
+        self._layers = LayerFold()
         self.driver = DriverBytes()
         self.pool_driver = DriverBytes("weight_pool")
 
@@ -88,6 +90,7 @@ class Timeline:
         self._readings.add(batch)
         self._counters.add(batch)
         self._flushes.add(batch)
+        self._layers.add(batch)
         self.driver.add(batch)
         self.pool_driver.add(batch)
 
@@ -147,6 +150,12 @@ class Timeline:
     def counters(self) -> dict[int, DeviceCounters]:
         """GPU → torch's counters there."""
         return self._counters.devices
+
+    @property
+    def layer_memory(self) -> tuple[LayerMemory, ...]:
+        """What the layers of a watched model did to torch's allocator."""
+        resets = self.fact("watch", "layer_peaks") == "reset at each boundary"
+        return self._layers.layers(self.fact("watch", "layers"), are_peaks_reset=resets)
 
     def flushes_after(self, t_ns: int) -> Flushes:
         """Calls of empty_cache after a moment."""

@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from memscope.cli.layers import layer_lines
 from memscope.cli.ledger import ledger_lines
 from memscope.cli.opening import add_warmup, read_summary
 from memscope.cli.text import align, clean
@@ -46,6 +47,7 @@ def summary_lines(summary: Summary, path: str, at: str = "end") -> list[str]:
     blocks = [
         _head(summary, path, at),
         *map(ledger_lines, summary.ledgers),
+        layer_lines(summary.layers),
         *_figure_blocks(summary, note),
         [f"verdicts{note}", *verdict_lines(summary.verdicts)],
         _without_value(summary, is_applicable=True),

@@ -1,0 +1,121 @@
+"""What each layer of a watched model did to torch's allocator, from readings at its boundaries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memscope import events
+
+if TYPE_CHECKING:
+    from memscope.storage import Batch
+
+Numbers = npt.NDArray[np.int64]
+
+MAX_LAYERS = 4096
+MAX_DEVICES = 64
+ALLOCATED, RESERVED, PEAK = range(3)
+_METRICS = {
+    "torch.allocated_bytes": ALLOCATED,
+    "torch.reserved_bytes": RESERVED,
+    "torch.peak_allocated_bytes": PEAK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LayerMemory:
+    """Means over the forwards that were read, in bytes from a layer's start to its end.
+
+    ``peak_bytes``: the most that was allocated while it ran, where the layer raised the process's
+    peak (or the register is reset at each boundary); else an upper bound, the process's peak.
+    """
+
+    layer: int
+    name: str
+    device: int
+    readings: int
+    allocated_delta: float
+    reserved_delta: float
+    peak_bytes: int
+    is_upper_bound: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``--json`` has it."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class LayerFold:
+    """Takes batches; gives what the layers did."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[int, int], tuple[int, int]] = {}
+        self._readings = np.zeros(MAX_LAYERS, dtype=np.int64)
+        self._device = np.full(MAX_LAYERS, -1, dtype=np.int64)
+        self._deltas = np.zeros((2, MAX_LAYERS), dtype=np.int64)
+        self._register = np.full(MAX_LAYERS, -1, dtype=np.int64)
+        self._raised = np.full(MAX_LAYERS, -1, dtype=np.int64)
+
+    def add(self, batch: Batch) -> None:
+        """Fold the readings within steps of one batch."""
+        rows = batch.where(events.SAMPLE)
+        rows = rows[(batch["step"][rows] >= 0) & (batch["device"][rows] >= 0)]
+        if not len(rows):
+            return
+        codes, names = batch.names
+        metric = np.array([_METRICS.get(name, -1) for name in names] + [-1])[codes[rows]]
+        layer = batch["layer"][rows]
+        is_wanted = (metric >= 0) & (layer < MAX_LAYERS) & (batch["bytes"][rows] >= 0)
+        key = batch["device"][rows].astype(np.int64) * len(_METRICS) + metric
+        for each in np.unique(key[is_wanted]).tolist():
+            device, which = divmod(each, len(_METRICS))
+            if device < MAX_DEVICES:
+                mine = rows[is_wanted & (key == each)]
+                self._follow(device, which, *(batch[name][mine] for name in _COLUMNS))
+
+    def layers(self, names: Any, *, are_peaks_reset: bool) -> tuple[LayerMemory, ...]:
+        """Every layer that was read. ``names``: as the fact ``watch`` has them."""
+        names = names if isinstance(names, list) else []
+        return tuple(
+            self._layer(layer, names, are_peaks_reset)
+            for layer in np.flatnonzero(self._readings).tolist()
+        )
+
+    def _follow(
+        self, device: int, which: int, step: Numbers, layer: Numbers, size: Numbers
+    ) -> None:
+        """Differences of readings that follow each other on one device in one step."""
+        last = self._last.get((device, which), (-1, 0))
+        step, before = np.append(last[0], step), np.append(last[1], size)[:-1]
+        self._last[device, which] = int(step[-1]), int(size[-1])
+        inside = np.flatnonzero((layer >= 0) & (step[1:] == step[:-1]))
+        layer, size, before = layer[inside], size[inside], before[inside]
+        if which == PEAK:
+            self._register[layer] = size  # the last of several counts
+            raised = size > before
+            np.maximum.at(self._raised, layer[raised], size[raised])
+            return
+        np.add.at(self._deltas[which], layer, size - before)
+        if which == ALLOCATED:
+            np.add.at(self._readings, layer, 1)
+            self._device[layer] = device
+
+    def _layer(self, layer: int, names: list[Any], are_peaks_reset: bool) -> LayerMemory:
+        readings = int(self._readings[layer])
+        raised, register = int(self._raised[layer]), int(self._register[layer])
+        is_known = are_peaks_reset or raised >= 0
+        return LayerMemory(
+            layer=int(layer),
+            name=str(names[layer]) if layer < len(names) else f"layer {layer}",
+            device=int(self._device[layer]),
+            readings=readings,
+            allocated_delta=float(self._deltas[ALLOCATED, layer] / readings),
+            reserved_delta=float(self._deltas[RESERVED, layer] / readings),
+            peak_bytes=raised if raised >= 0 and not are_peaks_reset else register,
+            is_upper_bound=not is_known,
+        )
+
+
+_COLUMNS = ("step", "layer", "bytes")
