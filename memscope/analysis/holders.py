@@ -21,10 +21,11 @@ Numbers = npt.NDArray[np.int64]
 NO_STACK = "no call stack was recorded"
 NO_LABEL = "no label"
 _SHOWN_FRAMES = 12
-_LIBRARY = re.compile(
-    r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]torch[/\\]|<frozen |\(unknown\)$"
-    r"|\.(?:cpp|cu|h|cc|c):-?\d+\)$|^(?:\?\?|torch_\w+) \("
+# Frames of C++ have no file or one of C++; those of the interpreter stand among them.
+_NATIVE = re.compile(
+    r"\((?:unknown|\?\?:-?\d+|[^()]*\.(?:cpp|cu|cuh|h|hpp|cc|c|so)[^()/]*:-?\d+)\)$"
 )
+_LIBRARY = re.compile(r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]torch[/\\]|<frozen ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def by_stack(
     live = memory.is_live if which is None else which
     groups = _groups(memory.blocks.stack[live], memory.blocks.bytes[live], most)
     return tuple(
-        Holder(name_stack(stacks, code), size, count, stacks.lines(code)[:_SHOWN_FRAMES])
+        Holder(name_stack(stacks, code), size, count, python_frames(stacks, code)[:_SHOWN_FRAMES])
         for code, size, count in groups
     )
 
@@ -96,15 +97,26 @@ def pins(
 
 def name_stack(stacks: Stacks, code: int) -> str:
     """The innermost frame of the user's own code; else the innermost frame."""
-    lines = stacks.lines(code)
+    lines = python_frames(stacks, code)
     if not lines:
         return NO_STACK
     return next((line for line in lines if not _LIBRARY.search(line)), lines[0])
 
 
+def python_frames(stacks: Stacks, code: int) -> tuple[str, ...]:
+    """Frames of a stack that are Python's, the innermost first; all of them where none is."""
+    lines = stacks.lines(code)
+    return tuple(line for line in lines if not _NATIVE.search(line)) or lines
+
+
 def name_stream(stream: int) -> str:
     """A stream for people: 0 is the default one, others are pointers."""
     return "the default stream" if stream == 0 else f"stream {stream:#x}"
+
+
+def count_blocks(count: int) -> str:
+    """ "1 block", "2 blocks"."""
+    return f"{count:,} block" if count == 1 else f"{count:,} blocks"
 
 
 def _pin(memory: MemoryMap, stacks: Stacks, segment: int, free: int, most: int) -> Pin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from memscope.analysis.explanation import Advice
-from memscope.analysis.holders import NO_STACK, Holder
+from memscope.analysis.holders import NO_STACK, Holder, count_blocks
 from memscope.analysis.snapshot_analysis import SnapshotAnalysis
 from memscope.units import format_bytes
 
@@ -54,7 +54,7 @@ def _against_fragmentation(found: SnapshotAnalysis) -> list[Advice]:
         pin = found.pins[0]
         advice.append(
             Advice(
-                f"free or move the {pin.live_blocks:,} blocks in the segment at {pin.address:#x}"
+                f"free or move {count_blocks(pin.live_blocks)} in the segment at {pin.address:#x}"
                 f"{_from(pin.holders)}",
                 f"they take {format_bytes(pin.live_bytes)} and pin {format_bytes(pin.free_bytes)}: "
                 "make what lives long first",
@@ -85,7 +85,7 @@ def _against_shortage(found: SnapshotAnalysis) -> list[Advice]:
     advice = [
         Advice(
             f"keep less from {holder.name}",
-            f"it holds {format_bytes(holder.bytes)} in {holder.blocks:,} blocks; "
+            f"it holds {format_bytes(holder.bytes)} in {count_blocks(holder.blocks)}; "
             f"{format_bytes(missing)} are missing",
             holder.bytes,
         )
@@ -145,8 +145,8 @@ def _against_growth(found: SnapshotAnalysis) -> list[Advice]:
     return [
         Advice(
             f"let go of what is kept by {holder.name}",
-            f"{holder.blocks:,} blocks live on from step to step: a list, a cache, a loss kept "
-            "with its graph (.detach())",
+            f"{count_blocks(holder.blocks)} live on from step to step: a list, a cache, a loss "
+            "kept with its graph (.detach())",
             holder.bytes,
         )
         for holder in growth.holders[:2]

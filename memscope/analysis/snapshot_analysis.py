@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from memscope.analysis.fragmentation import (
     Bucket,
     buckets,
@@ -262,7 +264,9 @@ def _counts(trace: Trace | None, memory: MemoryMap) -> Counts:
 
 
 def _unmapped_events(trace: Trace, memory: MemoryMap) -> int:
-    """Expandable segments in which no mapping was seen: each was mapped once at least."""
-    seen = set(trace.address[trace.where(SEGMENT_MAP)].tolist())
-    starts = memory.segments.address[memory.segments.is_expandable].tolist()
-    return sum(start not in seen for start in starts)
+    """Expandable segments in no range whose mapping was seen: each was mapped once at least."""
+    rows = trace.where(SEGMENT_MAP)
+    rows = rows[np.argsort(trace.address[rows], kind="stable")]
+    starts = memory.segments.address[memory.segments.is_expandable]
+    reach = np.concatenate([[0], np.maximum.accumulate(trace.address[rows] + trace.bytes[rows])])
+    return int((reach[np.searchsorted(trace.address[rows], starts, side="right")] <= starts).sum())

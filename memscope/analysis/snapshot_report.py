@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from memscope.analysis.block_map import LEGEND, block_map
 from memscope.analysis.fragmentation import Bucket
-from memscope.analysis.holders import Holder, name_stream
+from memscope.analysis.holders import Holder, count_blocks, name_stream
 from memscope.analysis.memory_map import MemoryMap
 from memscope.analysis.snapshot_analysis import SnapshotAnalysis
 from memscope.units import format_bytes
@@ -50,7 +50,7 @@ def _buckets(found: SnapshotAnalysis) -> Iterable[str]:
             free += f", {format_bytes(bucket.pending_bytes)} pending"
         yield (
             f"{_bucket_name(found, bucket)}: {format_bytes(bucket.reserved_bytes)} in "
-            f"{bucket.segments:,} segments, {free}, fragmentation external "
+            f"{_segments(bucket.segments)}, {free}, fragmentation external "
             f"{_percent(bucket.external)}, internal {_percent(bucket.internal)}"
         )
     rest = found.buckets[2 * _MOST :]
@@ -65,6 +65,10 @@ def _bucket_name(found: SnapshotAnalysis, bucket: Bucket) -> str:
     return f"{pool}, {name_stream(bucket.stream)}, {kind}"
 
 
+def _segments(count: int) -> str:
+    return f"{count:,} segment" if count == 1 else f"{count:,} segments"
+
+
 def _percent(ratio: float | None) -> str:
     return "none" if ratio is None else f"{ratio:.1%}"
 
@@ -74,15 +78,14 @@ def _pins(found: SnapshotAnalysis) -> Iterable[str]:
         who = f", most from {pin.holders[0].name[:_NAME]}" if pin.holders else ""
         yield (
             f"{format_bytes(pin.free_bytes)} of a segment of {format_bytes(pin.bytes)}, by "
-            f"{pin.live_blocks:,} blocks of {format_bytes(pin.live_bytes)}{who}"
+            f"{count_blocks(pin.live_blocks)} of {format_bytes(pin.live_bytes)}{who}"
         )
 
 
 def _holders(holders: Sequence[Holder]) -> Iterable[str]:
     for holder in holders[:_MOST]:
-        yield (
-            f"{format_bytes(holder.bytes):>9} in {holder.blocks:,} blocks  {holder.name[:_NAME]}"
-        )
+        size = f"{format_bytes(holder.bytes):>9} in {count_blocks(holder.blocks)}"
+        yield f"{size}  {holder.name[:_NAME]}"
 
 
 def _growth(found: SnapshotAnalysis) -> Iterable[str]:

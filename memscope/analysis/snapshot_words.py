@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memscope.analysis.holders import name_stream
+from memscope.analysis.holders import count_blocks, name_stream
 from memscope.analysis.snapshot_analysis import SnapshotAnalysis
 from memscope.analysis.snapshot_oom import OomMoment
 from memscope.units import format_bytes
@@ -70,15 +70,19 @@ def _fragmented(found: SnapshotAnalysis, oom: OomMoment) -> str:
         )
     pinned = found.pins[0] if found.pins else None
     who = (
-        f" {pinned.live_blocks:,} live blocks ({format_bytes(pinned.live_bytes)}) pin a segment of "
-        f"{format_bytes(pinned.bytes)}, most of them from {pinned.holders[0].name}."
+        f" A segment of {format_bytes(pinned.bytes)} is pinned by "
+        f"{count_blocks(pinned.live_blocks)} ({format_bytes(pinned.live_bytes)}), "
+        f"most from {pinned.holders[0].name}."
         if pinned and pinned.holders
         else ""
     )
-    return (
-        f"Enough is free, but no one block is large enough: the largest that could serve it is "
-        f"{format_bytes(oom.largest_free_bytes)}.{who}"
+    largest = oom.largest_free_bytes
+    reason = (
+        f"no one block is large enough: the largest that could serve it is {format_bytes(largest)}"
+        if largest
+        else f"none of it can serve {name_stream(oom.stream)}"
     )
+    return f"Enough is free, but {reason}.{who}"
 
 
 def _short(found: SnapshotAnalysis, oom: OomMoment) -> str:
@@ -252,6 +256,6 @@ def _ghosts(found: SnapshotAnalysis) -> str | None:
     if not counts.events or not counts.ghost_blocks:
         return None
     return (
-        f"{counts.ghost_blocks:,} live blocks ({format_bytes(counts.ghost_bytes)}) have no event: "
-        "they are older than the history, or it overflowed."
+        f"No event is in the history of {count_blocks(counts.ghost_blocks)} that live "
+        f"({format_bytes(counts.ghost_bytes)}): older than the history, or it overflowed."
     )

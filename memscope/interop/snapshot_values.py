@@ -87,7 +87,7 @@ class Stacks:
         """
         if not value:
             return -1
-        objects = tuple(map(id, value[:MAX_FRAMES]))
+        objects = tuple(map(id, value if len(value) <= MAX_FRAMES else value[:MAX_FRAMES]))
         known = self._stacks_seen.get(objects)
         if known is None:
             known = self._stacks_seen[objects] = self._read(value)
@@ -164,10 +164,13 @@ def numbers(
         values = [row.get(key, missing) for row in rows]
     if set(map(type, values)) - {int}:
         raise damaged(f"has a {name} whose {key} is missing or no whole number")
-    least = min(0, missing or 0)
-    if values and (min(values) < least or max(values) >= (MAX_ADDRESS if is_address else most)):
+    try:
+        column = np.array(values, dtype=np.int64)
+    except OverflowError:
+        raise damaged(f"has a {name} whose {key} cannot be") from None
+    least, limit = min(0, missing or 0), MAX_ADDRESS if is_address else most
+    if len(column) and (column.min() < least or column.max() >= limit):
         raise damaged(f"has a {name} whose {key} cannot be")
-    column = np.array(values, dtype=np.int64)
     if not is_address and float(column.sum(dtype=np.float64)) >= 1 << 62:
         raise damaged(f"has {name}s whose {key} cannot be")
     return column
@@ -189,12 +192,12 @@ def pool_ids(rows: Sequence[Row], key: str, pools: Names[PoolId], missing: int =
     if not place:
         return column
     given = values if len(place) == len(values) else [values[number] for number in place]
+    if given.count(DEFAULT_POOL) == len(given):
+        column[place] = pools.code(DEFAULT_POOL)
+        return column
     if set(map(type, given)) - {tuple, list} or set(map(len, given)) != {2}:
         raise damaged("has a memory pool whose id is no pair of numbers")
     pairs = np.stack([_id_column([value[part] for value in given]) for part in (0, 1)], axis=1)
-    if not pairs.any():
-        column[place] = pools.code(DEFAULT_POOL)
-        return column
     distinct, row = np.unique(pairs, axis=0, return_inverse=True)
     codes = [pools.code((int(first), int(second))) for first, second in distinct]
     column[place] = np.array(codes, dtype=np.int64)[row.reshape(-1)]

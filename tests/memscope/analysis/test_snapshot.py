@@ -281,10 +281,21 @@ def test_expandable_pages_can_be_given_back() -> None:
     assert found["releasable_bytes"] == 13 * 80 * MIB + 2 * MIB
 
 
-def test_shares_add_up_to_what_was_reserved() -> None:
-    for name in NAMES:
-        found = explain_snapshot(CASES / f"{name}.pickle")
-        assert found.bar_bytes == found.figures["reserved"], name
+@pytest.mark.parametrize("name", NAMES)
+def test_shares_add_up_to_what_could_be_had(name: str) -> None:
+    found = explain_snapshot(CASES / f"{name}.pickle")
+    oom = found.to_json()["oom"]
+    held = oom["reserved_bytes"] if oom else found.figures["reserved"]
+    free = 0 if oom is None or oom["has_hidden_limit"] else oom["device_free_bytes"]
+    assert found.bar_bytes == held + free
+
+
+def test_holder_is_named_by_its_python_frame() -> None:
+    found = explain_snapshot(CASES / "graph_pool.pickle").to_json()
+    names = [holder["name"] for holder in found["holders"]["stack"]]
+    lines = [name.removesuffix(")").rpartition(":")[2] for name in names]
+    assert all(" (make_snapshots.py:" in name for name in names)
+    assert lines == ["4", "26", "27"]
 
 
 def test_block_map_draws_each_state() -> None:

@@ -320,6 +320,15 @@ def test_memory_stays_within_what_a_file_may_take(write: Callable[[bytes], Path]
         )
 
 
+def test_file_beyond_this_machine_is_refused(write: Callable[[bytes], Path]) -> None:
+    with pytest.raises(MemscopeError, match=r"too large to read here: 28.9 KiB once unpacked"):
+        examine(
+            "memscope.analysis.snapshot:explain_stream",
+            write(gzip.compress(LEAK)),
+            allowance=Allowance(floor_bytes=1 << 50),
+        )
+
+
 def test_damaged_snapshots_are_explained_or_refused() -> None:
     """In a worker: a signal, a hang or any other exception is a failure."""
     worker = subprocess.run(
@@ -341,4 +350,4 @@ def test_pickles_of_the_cases_name_no_class() -> None:
         names = {opcode.name for opcode, _, _ in pickletools.genops(path.read_bytes())}
         assert not names & {"GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "INST", "OBJ"}
         with path.open("rb") as stream:
-            assert len(read_snapshot(stream, path.stat().st_size).segments)
+            assert read_snapshot(stream, path.stat().st_size).traces
