@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from memscope.analysis.explanation import Advice
-from memscope.analysis.holders import NO_STACK, Holder, count_blocks
+from memscope.analysis.fragmentation import Bucket
+from memscope.analysis.holders import NO_STACK, Holder, count_blocks, name_stream
 from memscope.analysis.snapshot_analysis import SnapshotAnalysis
 from memscope.units import format_bytes
 
@@ -39,7 +40,7 @@ def no_help_with(found: SnapshotAnalysis) -> tuple[Advice, ...]:
 
 
 def _against_fragmentation(found: SnapshotAnalysis) -> list[Advice]:
-    advice = []
+    advice = _one_stream(found)
     free = found.oom.free_bytes if found.oom else found.pinned_bytes
     if not found.is_expandable:
         advice.append(
@@ -62,6 +63,27 @@ def _against_fragmentation(found: SnapshotAnalysis) -> list[Advice]:
             )
         )
     return advice
+
+
+def _one_stream(found: SnapshotAnalysis) -> list[Advice]:
+    """Where the free blocks of other streams alone would have served the request."""
+    oom = found.oom
+    others = [bucket for bucket in oom.own if bucket.stream != oom.stream] if oom else []
+    free = sum(bucket.free_bytes for bucket in others)
+    if oom is None or max((b.largest_free_bytes for b in others), default=0) < oom.requested_bytes:
+        return []
+    return [
+        Advice(
+            f"allocate it on {name_stream(max(others, key=_largest_free).stream)}, or what lies "
+            f"there on {name_stream(oom.stream)}",
+            "a free block serves only the stream that it was made for",
+            free,
+        )
+    ]
+
+
+def _largest_free(bucket: Bucket) -> int:
+    return bucket.largest_free_bytes
 
 
 def _split_setting(found: SnapshotAnalysis) -> list[Advice]:

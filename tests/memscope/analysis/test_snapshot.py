@@ -185,6 +185,12 @@ def test_free_memory_of_another_stream_is_named() -> None:
     assert found.oom.largest_free_bytes < 200 * MIB
 
 
+def test_other_stream_is_the_first_advice() -> None:
+    first = explain_snapshot(CASES / "other_stream.pickle").help[0]
+    assert first.setting.startswith("allocate it on stream 0x")
+    assert first.frees_bytes == 2560 * MIB
+
+
 def test_request_no_card_can_serve() -> None:
     allocator = FakeAllocator(600 * MIB)
     fail(allocator, 1 << 40)
