@@ -33,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     allocators = benches.add_parser("allocators", help="what eviction costs, by allocator")
     _add_window_options(allocators)
+    watching = benches.add_parser("watch-overhead", help="what watching a model costs")
+    _add_window_options(watching, takes_model=False)
 
 
 def _add_overhead(parser: argparse.ArgumentParser) -> None:
@@ -46,9 +48,10 @@ def _add_overhead(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print the figures as JSON")
 
 
-def _add_window_options(parser: argparse.ArgumentParser) -> None:
+def _add_window_options(parser: argparse.ArgumentParser, *, takes_model: bool = True) -> None:
     add = parser.add_argument
-    add("--model", default=WINDOW_MODEL, help=f"model to decode with (default: {WINDOW_MODEL})")
+    if takes_model:
+        add("--model", default=WINDOW_MODEL, help=f"model to decode with (default: {WINDOW_MODEL})")
     add("--device", default=None, help="cuda, cuda:1 or host (default: the best there is)")
     add("--tokens", type=int, default=64, metavar="N", help="tokens a run (64)")
     add("--rounds", type=int, default=3, metavar="N", help="timed runs of each setting (3)")
@@ -63,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
         "recorder-overhead": run_overhead,
         "cost-curve": run_cost_curve,
         "allocators": run_allocators,
+        "watch-overhead": run_watch_overhead,
     }[args.bench](args)
 
 
@@ -143,6 +147,20 @@ def run_allocators(args: argparse.Namespace) -> int:
     return 0
 
 
+def run_watch_overhead(args: argparse.Namespace) -> int:
+    """What watching a model costs, beside torch's own recorders."""
+    check_window_options(args)
+    with needing("dev", "torch", "transformers"):
+        from memscope_runners.bench.watch_overhead import measure
+
+    device = named_device(args)
+    device = "cpu" if device == "host" else device
+    with ProgressBars() as bars:
+        found = measure(rounds=args.rounds, tokens=args.tokens, device=device, progress=bars.update)
+    show(args, found.to_json(), [found.table()])
+    return 0
+
+
 def check_window_options(args: argparse.Namespace) -> None:
     """Raises MemscopeError for options that measure nothing, or a file that cannot be written."""
     if args.tokens < 4 or args.rounds < 1:
@@ -181,6 +199,8 @@ def show(
     for number, table in enumerate(tables):
         print("\n" * bool(number), end="")
         print_table(list(table))
+    if "pinned_copy_gb_per_s" not in result:  # nothing of it depends on the link
+        return
     rate = result["pinned_copy_gb_per_s"]
     link = f"pinned copies {rate:.1f} GB/s" if rate else result["pinned_copy_reason"]
     machine = result["machine"]
