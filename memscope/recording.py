@@ -50,5 +50,10 @@ class Recording:
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:
-    """The recording at ``path``. Raises MemscopeError where it is none."""
-    return Recording(path)
+    """The recording at ``path``, or of the first process of the run in a folder or a glob.
+
+    Raises MemscopeError where it is none.
+    """
+    from memscope.run_files import find_run
+
+    return Recording(find_run(path).first)

@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "recording",
         nargs="?",
         metavar="RECORDING",
-        help="the file to follow; it need not exist yet",
+        help="the file to follow; it need not exist yet; without it, this machine now",
     )
     add_warmup(parser)
 
@@ -25,9 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the live view until it is left."""
     if args.recording is None:
-        raise MemscopeError(
-            "live needs the recording to follow.", "Name it: `memscope live RECORDING`."
-        )
+        from memscope.cli.machine import follow_machine
+
+        return follow_machine()
     path = Path(args.recording)
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise MemscopeError(

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memscope.analysis.limits import Limit
+    from memscope.analysis.run_summary import RunSummary
     from memscope.analysis.summary import Summary
+    from memscope.run_files import RunFiles
 
 
 def warmup_steps(text: str) -> int:
@@ -42,3 +44,24 @@ def read_summary(
     with open_recording(path) as recording:
         timeline = read_timeline(recording, at=at, warmup_steps=warm_up)
         return summarize(timeline, recording.state, limits=limits)
+
+
+def read_run(
+    argument: str, *, at: str = "end", warm_up: int | None = None
+) -> tuple[RunSummary, RunFiles]:
+    """All processes of the run that ``argument`` names: a file, a folder or a glob.
+
+    Raises MemscopeError.
+    """
+    from memscope.analysis.run_summary import summarize_run
+    from memscope.analysis.summary import summarize
+    from memscope.analysis.timeline import read_timeline
+    from memscope.recording import Recording
+    from memscope.run_files import find_run
+
+    files, parts = find_run(argument), []
+    for path in files.paths:
+        with Recording(path) as recording:
+            timeline = read_timeline(recording, at=at, warmup_steps=warm_up)
+            parts.append((str(path), timeline, summarize(timeline, recording.state)))
+    return summarize_run(parts), files

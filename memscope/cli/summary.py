@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 from memscope.cli.layers import layer_lines
 from memscope.cli.ledger import ledger_lines
-from memscope.cli.opening import add_warmup, read_summary
+from memscope.cli.opening import add_warmup, read_run
+from memscope.cli.run_summary import file_notes, run_lines
 from memscope.cli.text import align, clean
 from memscope.cli.verdicts import verdict_lines
 from memscope.units import format_bytes, format_value
@@ -25,20 +27,29 @@ PARTIAL = " (partial)"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add = parser.add_argument
-    add("recording", metavar="RECORDING", help="a file that memscope recorded; it may still grow")
+    text = "a file that memscope recorded, which may still grow; a folder or a glob of a run's; "
+    add("recording", metavar="RECORDING", nargs="?", help=f"{text}without it, this machine now")
     add("--at", metavar="WHEN", default="end", help="batch:N, step:N, 12.5s, peak or end")
     add_warmup(parser)
     add("--json", action="store_true", help="print it as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the summary; 3 where the recording is partial."""
-    summary = read_summary(args.recording, at=args.at, warm_up=args.warm_up)
+    """Print the summary; 3 where a recording is partial."""
+    if args.recording is None:
+        from memscope.cli.machine import show_machine
+
+        return show_machine(as_json=args.json)
+    run, files = read_run(args.recording, at=args.at, warm_up=args.warm_up)
+    for note in file_notes(files):
+        print(f"memscope: {note}", file=sys.stderr)
     if args.json:
-        print(json.dumps(summary.to_json(), indent=2, allow_nan=False))
+        print(json.dumps(run.to_json(), indent=2, allow_nan=False))
     else:
-        print("\n".join(summary_lines(summary, args.recording, args.at)))
-    return 3 if summary.state.is_partial else 0
+        blocks = [run_lines(run)]
+        blocks += [summary_lines(part.summary, part.path, args.at) for part in run.processes]
+        print("\n\n".join("\n".join(block) for block in blocks if block))
+    return 3 if run.is_partial else 0
 
 
 def summary_lines(summary: Summary, path: str, at: str = "end") -> list[str]:

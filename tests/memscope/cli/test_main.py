@@ -55,10 +55,9 @@ def test_version_names_distribution_and_place(memscope: Run) -> None:
     [
         (["sumary"], "Did you mean summary?"),
         (["zzz"], "`memscope --help` lists them."),
-        (["summary"], "See `memscope summary --help`."),
         (["summary", "x", "--bogus"], "--bogus"),
         (["summary", "none.mscope"], "does not exist"),
-        (["summary", "."], "is a folder"),
+        (["summary", "."], "holds no recording"),
     ],
 )
 def test_wrong_use_is_a_sentence_and_exit_2(memscope: Run, argv: list[str], words: str) -> None:
@@ -80,7 +79,7 @@ def test_an_interrupt_is_130(memscope: Run, whole: Path, monkeypatch: pytest.Mon
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("memscope.cli.summary.read_summary", interrupt)
+    monkeypatch.setattr("memscope.cli.summary.read_run", interrupt)
     assert memscope("summary", whole).code == 130
 
 

@@ -1,0 +1,57 @@
+"""The processes of a run as a table, before the summary of each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memscope.cli.text import align, clean
+from memscope.units import format_bytes
+
+if TYPE_CHECKING:
+    from memscope.analysis.run_summary import Process, RunSummary
+    from memscope.run_files import RunFiles
+
+HEADINGS = ("pid", "rank", "device peak", "host peak", "steps", "begun", "state", "command")
+
+
+def run_lines(run: RunSummary) -> list[str]:
+    """The table, and which process holds the memory; nothing where there is one process alone."""
+    if run.sentence is None:
+        return []
+    count = f"run of {len(run.processes)} processes, aligned by step, else by the wall clock"
+    rows = [HEADINGS, *map(_row, run.processes)]
+    return [count, *align(rows), f"  {clean(run.sentence)}"]
+
+
+def _row(process: Process) -> tuple[str, ...]:
+    header = process.summary.header
+    return (
+        str(header.pid),
+        "" if header.rank is None else str(header.rank),
+        _size(process.device_bytes),
+        _size(process.host_bytes),
+        f"{process.summary.steps:,}",
+        f"{process.offset_s:+.2f} s",
+        process.summary.state.name,
+        clean(process.command, 60),
+    )
+
+
+def _size(size: int | None) -> str:
+    return "not measured" if size is None else format_bytes(size)
+
+
+def file_notes(files: RunFiles) -> list[str]:
+    """What else lies there and is not shown."""
+    notes = []
+    if files.newer_than:
+        runs = (
+            "an older run lies" if files.newer_than == 1 else f"{files.newer_than} older runs lie"
+        )
+        notes.append(f"{runs} there, too; name a file of it to see it.")
+    if files.unreadable:
+        names = ", ".join(clean(path.name, 60) for path in files.unreadable[:3])
+        notes.append(
+            f"{len(files.unreadable)} files there have no header and are left out: {names}"
+        )
+    return notes

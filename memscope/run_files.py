@@ -1,0 +1,91 @@
+"""The recordings of one run: which files belong together, by their run id."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from memscope.errors import MemscopeError
+from memscope.header import Header
+from memscope.storage import Scanner
+
+PATTERN = "*.mscope"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """Files of one run, the first process's before those that it started.
+
+    ``unreadable``: files beside them that hold no header. ``newer_than``: number of older runs that
+    lie in the same folder.
+    """
+
+    paths: tuple[Path, ...]
+    unreadable: tuple[Path, ...] = ()
+    newer_than: int = 0
+
+    @property
+    def first(self) -> Path:
+        """The file of the process that was started."""
+        return self.paths[0]
+
+
+def find_run(argument: str | os.PathLike[str]) -> RunFiles:
+    """The run that ``argument`` names: a file, a folder or a glob; the newest of several runs.
+
+    A file brings those of the processes that its own started, ``STEM.PID.mscope`` beside it.
+    Raises MemscopeError where there is no recording.
+    """
+    text = os.fspath(argument)
+    path = Path(text)
+    if path.is_dir():
+        return _newest_run(path.glob(PATTERN), text)
+    if not path.exists() and glob.has_magic(text):
+        return _newest_run(map(Path, glob.glob(text)), text)
+    return _with_children(path)
+
+
+def _with_children(path: Path) -> RunFiles:
+    beside = path.parent.glob(f"{glob.escape(path.stem)}.*{path.suffix}")
+    children = sorted(child for child in beside if child != path)
+    if not children:
+        return RunFiles((path,))
+    header = read_header(path)
+    if header is None:
+        return RunFiles((path,))
+    found, unreadable = _read_headers(children)
+    same = {child: other for child, other in found.items() if _is_child(other, header)}
+    return RunFiles((path, *sorted(same, key=lambda child: same[child].started_at_ns)), unreadable)
+
+
+def _is_child(header: Header, first: Header) -> bool:
+    return header.run_id == first.run_id and header.pid != first.pid
+
+
+def _newest_run(paths: Iterable[Path], argument: str) -> RunFiles:
+    found, unreadable = _read_headers(sorted(path for path in paths if path.is_file()))
+    if not found:
+        raise MemscopeError(f"{argument} holds no recording.", "Name a folder or file of one.")
+    runs: dict[str, list[Path]] = {}
+    for path in sorted(found, key=lambda path: (found[path].started_at_ns, str(path))):
+        runs.setdefault(found[path].run_id, []).append(path)
+    newest = max(runs.values(), key=lambda run: found[run[0]].started_at_ns)
+    return RunFiles(tuple(newest), unreadable, len(runs) - 1)
+
+
+def _read_headers(paths: Iterable[Path]) -> tuple[dict[Path, Header], tuple[Path, ...]]:
+    headers = {path: read_header(path) for path in paths}
+    found = {path: header for path, header in headers.items() if header is not None}
+    return found, tuple(path for path in headers if path not in found)
+
+
+def read_header(path: Path) -> Header | None:
+    """Header of the recording at ``path``; None where none can be read."""
+    try:
+        with Scanner(path) as scanner:
+            return scanner.header
+    except (MemscopeError, OSError):
+        return None

@@ -1,0 +1,107 @@
+"""Several processes of one run in one summary."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from memscope.recording import open_recording
+from memscope.run_files import find_run
+from memscope.writer import Recorder
+from tests.memscope.cli.conftest import Run
+
+GIB = 1 << 30
+
+
+def record(path: Path, run_id: str, *, pid: int, reserved: int | None = None) -> Path:
+    """A recording of process ``pid`` of a run, which held ``reserved`` bytes of a GPU."""
+    recorder = begin(path, run_id, pid)
+    if reserved is not None:
+        recorder.fact("cuda.0", {"name": "H200", "kind": "cuda", "total_bytes": 140 * GIB})
+        recorder.sample("torch.reserved_bytes", bytes=reserved, device=0)
+    recorder.close()
+    return path
+
+
+def begin(path: Path, run_id: str, pid: int) -> Recorder:
+    real, os.environ["MEMSCOPE_RUN_ID"] = os.getpid, run_id
+    os.getpid = lambda: pid
+    try:
+        return Recorder(path)
+    finally:
+        os.getpid = real
+        del os.environ["MEMSCOPE_RUN_ID"]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Path:
+    """A parent that never touches CUDA, a child that holds 1 GiB, and a stranger's recording."""
+    path = record(tmp_path / "run.mscope", "a", pid=100)
+    record(tmp_path / "run.200.mscope", "a", pid=200, reserved=GIB)
+    record(tmp_path / "run.300.mscope", "b", pid=300, reserved=2 * GIB)
+    return path
+
+
+def test_summary_names_the_child_that_holds_the_memory(memscope: Run, server: Path) -> None:
+    shown = memscope("summary", server)
+    assert shown.code == 0
+    assert "Child 200 holds the memory: 1.00 GiB at its peak, of 1.00 GiB" in shown.out
+    assert shown.out.count("recording  ") == 2
+    assert "300" not in shown.out
+
+
+def test_json_has_every_process(memscope: Run, server: Path) -> None:
+    data = json.loads(memscope("summary", server, "--json").out)
+    assert data["holder"] == 200
+    assert [process["pid"] for process in data["processes"]] == [100, 200]
+    child = data["processes"][1]["summary"]
+    assert child["figures"]["memory.peak_bytes"]["value"] == GIB
+    assert data["figures"]["memory.peak_bytes"]["value"] is None
+
+
+def test_child_named_alone_is_shown_alone(memscope: Run, server: Path) -> None:
+    shown = memscope("summary", server.with_name("run.200.mscope"))
+    assert "run of" not in shown.out
+
+
+def test_folder_and_glob_open_the_newest_run(memscope: Run, server: Path) -> None:
+    shown = memscope("summary", server.parent)
+    assert "1.00 GiB at" not in shown.out
+    assert "older run lies there" in shown.err
+    globbed = find_run(server.parent / "run*[0-9].mscope")
+    assert [path.name for path in globbed.paths] == ["run.300.mscope"]
+
+
+def test_every_verb_takes_a_folder(server: Path) -> None:
+    with open_recording(server.parent) as recording:
+        assert recording.header.pid == 300
+
+
+def test_file_without_header_is_left_out_and_named(memscope: Run, server: Path) -> None:
+    server.with_name("run.400.mscope").write_bytes(b"")
+    shown = memscope("summary", server)
+    assert shown.code == 0
+    assert "run.400.mscope" in shown.err
+
+
+def test_folder_without_recording_is_refused(memscope: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    shown = memscope("summary", tmp_path / "empty")
+    assert shown.code == 2
+    assert "holds no recording" in shown.err
+
+
+def test_one_process_is_as_ever(memscope: Run, tmp_path: Path) -> None:
+    record(tmp_path / "one.mscope", "c", pid=1)
+    shown = memscope("summary", tmp_path / "one.mscope")
+    assert shown.out.startswith("recording")
+    assert "processes" not in json.loads(memscope("summary", "--json", "one.mscope").out)
+
+
+def test_part_that_was_cut_makes_the_run_partial(memscope: Run, server: Path) -> None:
+    child = server.with_name("run.200.mscope")
+    child.write_bytes(child.read_bytes()[:-8])
+    assert memscope("summary", server).code == 3
