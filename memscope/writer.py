@@ -331,6 +331,8 @@ def check_writable(path: Path, *, force: bool) -> None:
     """Raises MemscopeError where a recording cannot go to `path`, before anything else is done."""
     if path.is_dir():
         raise MemscopeError(f"{path} is a folder.", f"Name a file in it: -o {path / 'run.mscope'}")
+    if path.exists() and not path.is_file():  # /dev/null, say: --force must not replace it
+        raise MemscopeError(f"{path} is no ordinary file.", "Name a new file.")
     if path.exists() and not force:
         raise MemscopeError(f"{path} exists.", "Name another file, or overwrite it with --force.")
     if not path.parent.is_dir():

@@ -60,5 +60,7 @@ def check_free(path: Path, *, force: bool) -> None:
     """Raises MemscopeError where nothing may be written at ``path``."""
     if path.is_dir():
         raise MemscopeError(f"{path} is a folder.", "Name a file in it.")
+    if path.exists() and not path.is_file():  # /dev/null, say: --force must not replace it
+        raise MemscopeError(f"{path} is no ordinary file.", "Name a new file.")
     if path.exists() and not force:
         raise MemscopeError(f"{path} exists.", "Name another file, or overwrite it with --force.")

@@ -77,6 +77,14 @@ def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
     assert rows_of(path) == []
 
 
+def test_a_device_or_pipe_is_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(MemscopeError, match="no ordinary file"):
+        Recorder(path, force=True)
+    assert path.is_fifo()
+
+
 @pytest.mark.parametrize("where", ["no/such/folder/run.mscope", "."])
 def test_bad_paths_are_found_before_anything_starts(tmp_path: Path, where: str) -> None:
     with pytest.raises(MemscopeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -48,6 +49,14 @@ def test_parquet_names_the_kinds(memscope: Run, tmp_path: Path) -> None:
     table = pq.read_table("copy.parquet")
     assert table.column("kind").to_pylist() == ["upload", "kind 100", "kind -3"]
     assert table.column("bytes").to_pylist() == [5, None, None]
+
+
+def test_a_device_or_pipe_is_never_replaced(memscope: Run, whole: Path) -> None:
+    os.mkfifo("pipe")
+    found = memscope("export", whole, "--to", "arrow", "-o", "pipe", "--force")
+    assert found.code == 2
+    assert "no ordinary file" in found.err
+    assert Path("pipe").is_fifo()
 
 
 def test_nothing_is_overwritten_without_force(memscope: Run, whole: Path) -> None:
