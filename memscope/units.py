@@ -5,6 +5,7 @@ GiB and MiB are 1024-based, GB and MB 1000-based; both are accepted and told apa
 
 from __future__ import annotations
 
+import math
 import re
 
 from memscope.errors import MemscopeError
@@ -37,7 +38,7 @@ def parse_bytes(text: str) -> int:
     """Bytes of ``text`` ("96MiB", "8 GB", "1024"). Raises MemscopeError."""
     number, unit = split_quantity(text)
     factor = BYTE_UNITS.get(unit.upper() or "B")
-    if factor is None or number < 0:
+    if factor is None or number < 0 or math.isinf(number * factor):
         raise MemscopeError(f"{text!r} is not a size.", "Write it like 96MiB, 8GiB or 8GB.")
     return round(number * factor)
 

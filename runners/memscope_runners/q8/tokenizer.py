@@ -46,11 +46,11 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of the raw text, with what the model itself puts before it, if anything."""
-        return list(self._tokenizer.encode(text).ids)
+        return list(self._tokenizer.encode(_checked(text)).ids)
 
     def encode_chat(self, message: str) -> list[int]:
         """Token ids of one user message in the model's chat format, ready for the answer."""
-        text = chatml(self._chat_template, message)
+        text = chatml(self._chat_template, _checked(message))
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -104,6 +104,15 @@ def chatml(template: str | None, message: str) -> str:
     turns.append(("user", message))
     text = "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in turns)
     return text + "<|im_start|>assistant\n"
+
+
+def _checked(text: str) -> str:
+    """``text``, which a shell in another encoding may hand over with lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise MemscopeError("The prompt is not valid UTF-8.", "Give it as UTF-8 text.") from None
+    return text
 
 
 def _malformed(error: Exception) -> MemscopeError:

@@ -50,3 +50,9 @@ def test_another_chat_format_is_refused(template: str | None) -> None:
 def test_a_malformed_tokenizer_is_one_error(text: str) -> None:
     with pytest.raises(MemscopeError, match="tokenizer is malformed"):
         Tokenizer(TokenizerFile.from_json(text))
+
+
+def test_a_prompt_in_another_encoding_is_refused() -> None:
+    for encode in (TOKENIZER.encode, TOKENIZER.encode_chat):
+        with pytest.raises(MemscopeError, match="UTF-8"):
+            encode("caf\udce9")
