@@ -20,6 +20,7 @@ from memscope.analysis.allocator import (
 )
 from memscope.analysis.figure import Figure, Measured, Missing, Negligible, make_figure
 from memscope.analysis.growth import growth_slope, time_until_full
+from memscope.analysis.link import link_ratio
 from memscope.analysis.memory import find_device, peak_bytes, peak_ratio
 from memscope.analysis.residency import ONLY_WARMUP, Residency, analyse_residency
 from memscope.analysis.timeline import Timeline
@@ -114,14 +115,9 @@ def _wait_ratio(results: Results) -> Measured:
         return Missing(f"{timeline.dropped['wait']:,} waits were dropped by the recorder")
     if not len(steps):
         return ONLY_WARMUP
+    if not timeline.counts.get("wait") and (steps.upload_duration_ns < 0).any():
+        return Missing("neither uploads nor waits for them are timed")
     return float(np.median(steps.wait_ns / np.maximum(steps.duration_ns, 1)))
-
-
-def _link_ratio(results: Results) -> Measured:
-    device = find_device(results.timeline)
-    if device is not None and device.is_host:
-        return Missing("on a host device a copy crosses no link")
-    return Missing("the link's pinned rate at this copy size is not recorded")
 
 
 def _engine_ooms(results: Results) -> Measured:
@@ -285,7 +281,7 @@ FIGURES = (
         "upload.link_ratio",
         "ratio",
         "upload rate over the link's rate from pinned memory at that copy size",
-        _link_ratio,
+        lambda results: link_ratio(results.timeline),
         (DefaultLimit(">= 0.9"),),
         "Copy from pinned memory, and a whole slab at once (--unit slab).",
         "higher",

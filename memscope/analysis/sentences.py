@@ -7,7 +7,7 @@ from memscope.analysis.figure import Missing
 from memscope.analysis.memory import find_device
 from memscope.analysis.residency import analyse_residency, wait_ms_per_step
 from memscope.analysis.timeline import Timeline
-from memscope.plan import Needs, Plan, Window, advice
+from memscope.plan import POLICIES, Needs, Plan, Window, advice
 from memscope.units import format_bytes, format_value
 
 PARTS = ("slab_bytes", "head_bytes", "kv_bytes", "fixed_bytes", "headroom_bytes")
@@ -74,10 +74,11 @@ def _useless_keep(timeline: Timeline) -> str | None:
         return None
     if 2 * keep < layers or keep >= layers:
         return None
+    smaller = (layers + 1) // 2 - 1
+    instead = f"A keep of {smaller} does, and so does" if smaller else "What does is"
     return (
         f"Under past, keep {keep} of {layers} saves no peak memory: the end of one sweep and the "
-        f"start of the next together hold all {layers} layers. "
-        f"A keep below {(layers + 1) // 2} does, and so does --policy pinned."
+        f"start of the next together hold all {layers} layers. {instead} --policy pinned."
     )
 
 
@@ -119,7 +120,7 @@ def _plan(timeline: Timeline) -> Plan | None:
     known = [size for size in sizes if size is not None]
     if layers is None or not 1 <= layers < 1 << 16 or limit is None or len(known) < len(PARTS):
         return None
-    if policy not in ("off", "past", "symmetric", "pinned"):
+    if policy not in POLICIES:
         return None
     window = Window(policy, keep, bool(timeline.fact("plan", "prefetch")))
     return Plan(Needs(layers, *known), window, limit)

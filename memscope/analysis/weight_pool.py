@@ -75,6 +75,8 @@ def _calls_per_step(timeline: Timeline) -> Measured:
         return Missing(f"{lost:,} driver calls were dropped by the recorder")
     if not timeline.driver.calls:
         return Missing("no driver call is recorded")
+    if timeline.fact("policy", "allocator") == "torch":
+        return Missing("torch makes the calls for weights and only counts them")
     if not len(steps):
         return ONLY_WARMUP
     return float((steps.device_mallocs + steps.device_frees).mean())

@@ -71,6 +71,8 @@ class Sweeps:
             return [other for other in self.resident if other < lowest]
         if self.policy == "symmetric":
             return [other for other in self.resident if other < lowest or other > layer + 1]
+        if self.policy == "lru" and layer not in self.resident:
+            return self.resident[: max(len(self.resident) - self.keep + 1, 0)]
         if self.policy == "pinned" and layer not in self.resident:
             ring = [other for other in self.resident if other not in self._fixed()]
             return [] if layer in self._fixed() else ring[: max(len(ring) - self._ring() + 1, 0)]

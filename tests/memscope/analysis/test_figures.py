@@ -60,6 +60,58 @@ def test_a_gpus_peak_without_torchs_counters_is_not_measured() -> None:
     assert value(rows, "memory.peak_bytes") == 140
 
 
+def test_a_gpus_peak_takes_torchs_peak_register() -> None:
+    gpu = fact("device.0", {"name": "H200", "kind": "cuda", "total_bytes": 1000})
+    rows = [gpu, event(events.DEVICE_MALLOC, 1, bytes=100)]
+    rows.append(event(events.SAMPLE, 2, name="torch.reserved_bytes", bytes=40))
+    rows.append(event(events.SAMPLE, 3, name="torch.peak_reserved_bytes", bytes=90))
+    assert value(rows, "memory.peak_bytes") == 190
+
+
+def uploads(*durations_ns: int | None, rate: int = 1_000_000_000) -> list[Event]:
+    """Steps of one upload of 1000 bytes each, on a GPU whose link is measured."""
+    rows = [
+        fact("device.0", {"name": "H200", "kind": "cuda", "total_bytes": 1000}),
+        fact("link", {"bytes": 1000, "pinned_bytes_per_s": rate}),
+    ]
+    for step, duration_ns in enumerate(durations_ns):
+        timed = {"bytes": 1000, "duration_ns": duration_ns}
+        rows.append(event(events.UPLOAD, step, step=step, layer=0, **timed))
+        rows.append(event(events.STEP, step, step=step, duration_ns=5000))
+    return rows
+
+
+def test_link_ratio_is_the_rate_of_timed_uploads_after_warmup() -> None:
+    assert value(uploads(9, 1500, None, 2500), "upload.link_ratio") == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (uploads(9, 1000, rate=0), "not recorded"),
+        (uploads(9, None), "not timed"),
+        (uploads(9), "warm-up"),
+        (uploads()[:1], "no weight upload"),
+    ],
+)
+def test_link_ratio_says_what_is_missing(rows: list[Event], reason: str) -> None:
+    figure = figures(fold(rows))["upload.link_ratio"]
+    assert figure.value is None
+    assert reason in (figure.reason or "")
+
+
+def test_waits_of_untimed_uploads_are_not_zero() -> None:
+    assert value(uploads(9, None), "step.wait_ratio") is None
+    assert value(uploads(9, 1000), "step.wait_ratio") == 0
+
+
+def test_calls_that_torch_makes_for_weights_are_not_zero() -> None:
+    rows = run_sweeps("past", 5, 2)
+    assert value(rows, "driver.calls_per_step") == 0
+    rows[3] = fact("policy", {"policy": "past", "keep": 2, "allocator": "torch"})
+    assert value(rows, "driver.calls_per_step") is None
+
+
 def test_nothing_of_a_host_is_a_gpu_figure() -> None:
     found = figures(fold(run_sweeps("past", 5, 2)))
     assert "host" in (found["upload.link_ratio"].reason or "")
@@ -135,6 +187,12 @@ def test_a_keep_of_half_the_layers_saves_no_peak(keep: int, is_said: bool) -> No
     assert (f"keep {keep} of 6 saves no peak memory" in text) == is_said
 
 
+def test_two_layers_have_no_smaller_keep() -> None:
+    text = sentences(run_sweeps("past", 2, 1))
+    assert "keep 1 of 2 saves no peak memory" in text
+    assert "A keep of" not in text
+
+
 def test_what_fits_needs_no_window() -> None:
     plan = Plan(Needs(6, SLAB_BYTES, 90), Window("past", 2), limit_bytes=1 << 20)
     rows = [fact("plan", plan.facts()), *run_sweeps("past", 6, 2)]
@@ -144,13 +202,14 @@ def test_what_fits_needs_no_window() -> None:
     assert "--policy off" not in sentences(run_sweeps("off", 6, 6))
 
 
-def test_an_oom_says_what_was_asked_and_what_fits() -> None:
-    plan = Plan(Needs(6, 100, 50), Window("past", 3), limit_bytes=500)
+@pytest.mark.parametrize(("policy", "keep"), [("past", 2), ("symmetric", 4), ("lru", 4)])
+def test_an_oom_says_what_was_asked_and_what_fits(policy: str, keep: int) -> None:
+    plan = Plan(Needs(6, 100, 50), Window(policy, 5), limit_bytes=500)
     figures = {"scope": "engine", "free": 50, "allocated": 450, "limit": 500}
     rows = [fact("plan", plan.facts()), event(events.OOM, 3, step=1, bytes=100, data=figures)]
     text = sentences(rows)
     assert "Out of memory in step 1: 100 B requested, 50 B free, 450 B allocated" in text
-    assert "keep ≤ 2 fits" in text
+    assert f"keep ≤ {keep} fits under --policy {policy}" in text
 
 
 def test_a_stopped_recorder_and_unknown_kinds_are_said() -> None:

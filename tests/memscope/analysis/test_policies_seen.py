@@ -44,6 +44,13 @@ def test_symmetric_is_flat_in_keep(keep: int, uploads: int) -> None:
     assert seen["peak_layers"] == keep
 
 
+@pytest.mark.parametrize("keep", [1, 4, 12, 29])
+def test_lru_is_flat_in_keep(keep: int) -> None:
+    seen = measure("lru", keep)
+    assert seen["uploads_per_step"] == L
+    assert seen["peak_layers"] == keep
+
+
 @pytest.mark.parametrize(("keep", "uploads"), [(1, 30), (2, 30), (4, 28), (12, 20), (29, 3)])
 def test_pinned_streams_the_rest_through_its_ring(keep: int, uploads: int) -> None:
     seen = measure("pinned", keep)

@@ -1,0 +1,36 @@
+"""Uploads against the link that they cross."""
+
+from __future__ import annotations
+
+from memscope.analysis.figure import Measured, Missing
+from memscope.analysis.memory import find_device
+from memscope.analysis.residency import NO_WINDOW, ONLY_WARMUP
+from memscope.analysis.timeline import Timeline
+
+ON_HOST = Missing("on a host device a copy crosses no link")
+NO_RATE = Missing("the link's pinned rate at this copy size is not recorded")
+NOT_TIMED = Missing("uploads are not timed on the device")
+NOTHING_UPLOADED = Missing("nothing is uploaded after warm-up", False)
+
+
+def link_ratio(timeline: Timeline) -> Measured:
+    """Upload bytes / device time / the pinned rate that the run measured with its own slabs.
+
+    Of the steps after warm-up in which every upload was timed.
+    """
+    device = find_device(timeline)
+    if device is not None and device.is_host:
+        return ON_HOST
+    if not timeline.counts.get("upload"):
+        return NO_WINDOW
+    rate = timeline.count_fact("link", "pinned_bytes_per_s")
+    if not rate:
+        return NO_RATE
+    steps = timeline.measured_steps
+    if not len(steps):
+        return ONLY_WARMUP
+    if not steps.upload_bytes.any():
+        return NOTHING_UPLOADED
+    is_timed = steps.upload_duration_ns > 0
+    seconds = float(steps.upload_duration_ns[is_timed].sum()) / 1e9
+    return float(steps.upload_bytes[is_timed].sum()) / seconds / rate if seconds else NOT_TIMED
