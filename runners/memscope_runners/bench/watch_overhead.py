@@ -116,7 +116,8 @@ def build_model(device: str, *, is_large: bool) -> Any:
     torch.set_default_dtype(torch.bfloat16 if is_large else torch.float32)
     try:
         with torch.device(device):
-            return Qwen3ForCausalLM(Qwen3Config(**settings)).eval()
+            model: Any = Qwen3ForCausalLM(Qwen3Config(**settings))
+            return model.eval()
     finally:
         torch.set_default_dtype(default)
 
