@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from memscope.cli.text import clean
 from memscope.cli.verbs import VERBS
 from memscope.errors import MemscopeError
+from memscope.text import clean
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memscope.cli.opening import add_warmup, read_summary
-from memscope.cli.text import align, clean
+from memscope.cli.text import align
 from memscope.cli.verdicts import verdict_lines
 from memscope.errors import MemscopeError
+from memscope.text import clean
 
 if TYPE_CHECKING:
     from memscope.analysis.limits import Limit

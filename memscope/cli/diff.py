@@ -7,9 +7,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from memscope.cli.opening import add_warmup, read_summary
-from memscope.cli.text import align, clean
+from memscope.cli.text import align
 from memscope.cli.verdicts import verdict_lines
 from memscope.errors import MemscopeError
+from memscope.text import clean
 from memscope.units import format_value
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memscope.analysis.oom_situation import torch_size
-from memscope.cli.text import align, clean
+from memscope.cli.text import align
+from memscope.text import clean
 
 if TYPE_CHECKING:
     from memscope.analysis.explanation import Advice, Explanation, Share

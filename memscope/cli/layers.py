@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memscope.cli.text import align, clean
+from memscope.cli.text import align
+from memscope.text import clean
 from memscope.units import format_bytes
 
 if TYPE_CHECKING:

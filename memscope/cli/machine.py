@@ -9,8 +9,9 @@ import time
 from collections.abc import Iterator
 
 from memscope.analysis.machine import CardBalance, Holding, balance_machine, machine_json
-from memscope.cli.text import align, clean
+from memscope.cli.text import align
 from memscope.probes.machine import MachineReading, read_machine
+from memscope.text import clean
 from memscope.units import format_bytes
 
 REFRESH_SECONDS = 1.0

@@ -11,8 +11,9 @@ from memscope.cli.layers import layer_lines
 from memscope.cli.ledger import ledger_lines
 from memscope.cli.opening import add_warmup, read_run
 from memscope.cli.run_summary import file_notes, run_lines
-from memscope.cli.text import align, clean
+from memscope.cli.text import align
 from memscope.cli.verdicts import verdict_lines
+from memscope.text import clean
 from memscope.units import format_bytes, format_value
 
 if TYPE_CHECKING:

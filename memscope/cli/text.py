@@ -1,22 +1,8 @@
-"""Plain text for people: names made harmless, rows aligned."""
+"""Plain text for people: rows aligned."""
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Sequence
-
-MAX_TEXT = 400
-_HARMLESS = ("L", "M", "N", "P", "S", "Z")  # letters, marks, numbers, signs, spaces
-
-
-def clean(text: object, limit: int | None = None) -> str:
-    """``text`` on one line and without control characters, as a terminal may be trusted with."""
-    words = " ".join(str(text).split())
-    shown = "".join(
-        character if unicodedata.category(character)[0] in _HARMLESS else "\ufffd"
-        for character in words
-    )
-    return shown if limit is None or len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
 def align(rows: Iterable[Sequence[str]], indent: str = "  ") -> list[str]:

@@ -1,21 +1,12 @@
-"""Text from recordings, made safe for a terminal: it was written by strangers."""
+"""Facts of a recording as text: they may hold anything."""
 
 from __future__ import annotations
 
-import unicodedata
-
-MAX_CHARACTERS = 120
-
-
-def clean(text: object, limit: int = MAX_CHARACTERS) -> str:
-    """``text`` on one line, control characters replaced, cut to ``limit`` characters."""
-    words = " ".join(str(text)[: limit * 4].split())
-    plain = "".join("\ufffd" if unicodedata.category(each)[0] == "C" else each for each in words)
-    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+from memscope.text import clean
 
 
 def fact(facts: object, key: str, field: str) -> object:
-    """One field of the fact ``key``; None where there is none. A fact may hold anything."""
+    """One field of the fact ``key``; None where there is none."""
     found = facts.get(key) if isinstance(facts, dict) else None
     return found.get(field) if isinstance(found, dict) else None
 

@@ -9,28 +9,8 @@ from rich.cells import cell_len
 from memscope_dashboards.tui.chart import area, bar, columns
 from memscope_dashboards.tui.line import fit, length, pad, paragraph, rule, spread
 from memscope_dashboards.tui.palette import PLAIN, STYLES
-from memscope_dashboards.tui.text import clean, fact_text
+from memscope_dashboards.tui.text import fact_text
 from memscope_dashboards.tui.widgets.layer_strip import GLYPHS, ruler, strip_row
-
-HOSTILE = [
-    "[red]x[/]",
-    "\x1b[2J\x1b]0;owned\x07",
-    "a\nb\tc",
-    "\u202egnp.exe",
-    "x" * 1_000_000,
-    "\x00",
-]
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_clean_leaves_one_short_line_without_controls(text: str) -> None:
-    cleaned = clean(text)
-    assert len(cleaned) <= 120
-    assert not set(cleaned) & {"\x1b", "\x07", "\n", "\t", "\x00", "\u202e"}
-
-
-def test_clean_keeps_markup_as_the_text_it_is() -> None:
-    assert clean("[red]x[/]") == "[red]x[/]"
 
 
 @pytest.mark.parametrize("facts", [None, [], {"model": 3}, {"model": {"name": ["a"]}}, {}])

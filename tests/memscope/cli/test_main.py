@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memscope.cli.text import align, clean
+from memscope.cli.text import align
 from memscope.cli.verbs import VERBS
 from tests.memscope.cli.conftest import Run
 
@@ -96,24 +96,6 @@ def test_a_narrow_encoding_costs_characters_alone(whole: Path) -> None:
     env = {"PYTHONIOENCODING": "ascii", "PATH": ""}
     run = subprocess.run(command, capture_output=True, text=True, env=env, timeout=60)
     assert (run.returncode, run.stderr) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("a\tb\nc", "a b c"),
-        ("\x1b[31mred", "\ufffd[31mred"),
-        ("\u202eright", "\ufffdright"),
-        ("\ud800", "\ufffd"),
-        ("naïve 模型 ≤ 2", "naïve 模型 ≤ 2"),
-    ],
-)
-def test_clean(text: str, shown: str) -> None:
-    assert clean(text) == shown
-
-
-def test_clean_shortens() -> None:
-    assert clean("abcdef", 4) == "abc…"
 
 
 def test_align() -> None:

@@ -11,10 +11,10 @@ from textual.screen import Screen
 
 from memscope.analysis.figure import Figure
 from memscope.analysis.figures import find_definition
+from memscope.text import clean
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, paragraph, rule, spread
 from memscope_dashboards.tui.reading import figure_text
-from memscope_dashboards.tui.text import clean
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 from memscope_dashboards.tui.widgets.masthead import Masthead
 from memscope_dashboards.tui.widgets.verdicts import ORDER, Verdicts
@@ -36,7 +36,7 @@ class AllFigures(LinesWidget):
 def figure_lines(figure: Figure, width: int) -> list[Line]:
     """One figure."""
     role = "dim" if figure.value is None else "strong"
-    name = (clean(figure.name), "text")
+    name = (clean(figure.name, 120), "text")
     definition = find_definition(figure.name)
     text = definition.definition if definition is not None else ""
     text += f" ({figure.reason})" if figure.reason else ""

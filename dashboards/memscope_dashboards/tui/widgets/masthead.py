@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from memscope.analysis.memory import Device
+from memscope.text import clean
 from memscope.units import format_bytes, format_seconds
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, Span, join, spread
-from memscope_dashboards.tui.text import clean, fact, fact_text
+from memscope_dashboards.tui.text import fact, fact_text
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 
 DOT: Span = (" · ", "dim")
@@ -22,7 +23,7 @@ class Masthead(LinesWidget):
 
     def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
         """See the class."""
-        name: Line = (("memscope live ", "title"), (clean(snapshot.path.name), "strong"))
+        name: Line = (("memscope live ", "title"), (clean(snapshot.path.name, 120), "strong"))
         lines = [spread(name, self._condition(snapshot, is_short=width < WIDE_FROM), width)]
         if snapshot.summary is not None:
             facts = snapshot.summary.facts

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memscope.text import clean
 from memscope.units import format_bytes, format_seconds, format_value
 from memscope_dashboards.tui.chart import Array, area, columns
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, rule, spread
-from memscope_dashboards.tui.text import clean
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 from memscope_dashboards.tui.widgets.memory_bar import ALLOCATED, bar_end
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from memscope.analysis.limits import Verdict
+from memscope.text import clean
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, paragraph, rule, spread
-from memscope_dashboards.tui.text import clean
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 from memscope_dashboards.tui.widgets.masthead import pressing
 
@@ -60,9 +60,9 @@ def verdict_line(verdict: Verdict, width: int) -> Line:
     """Verdict, limit and actual."""
     glyph, role = LOOKS[verdict.verdict]
     if verdict.value is None:
-        left: Line = ((f"{glyph} {clean(verdict.limit)}", "dim"),)
+        left: Line = ((f"{glyph} {clean(verdict.limit, 120)}", "dim"),)
         return spread(left, ((verdict.verdict, "dim"),), width)
-    left = ((f"{glyph} {verdict.verdict:<5}", role), (clean(verdict.limit), "text"))
+    left = ((f"{glyph} {verdict.verdict:<5}", role), (clean(verdict.limit, 120), "text"))
     return spread(left, ((verdict.actual, role),), width)
 
 

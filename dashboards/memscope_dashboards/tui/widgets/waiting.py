@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from memscope.text import clean
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, paragraph
-from memscope_dashboards.tui.text import clean
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 
 
