@@ -42,7 +42,7 @@ test: $(STAMP)
 	@$(BIN)/python -c $(FETCH) 2>/dev/null \
 		|| echo "memscope: it cannot be had here; the tests that need it are skipped and say why"
 	@echo "memscope: running the tests"
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 check: $(STAMP)
 	@echo "memscope: ruff check"
