@@ -73,6 +73,8 @@ def flushes_in_steps(timeline: Timeline) -> Measured:
     missing = _missing(timeline, needs_counters=False)
     if missing is not None:
         return missing
+    if not timeline.counters and not timeline.counts.get("allocator_flush"):
+        return NOT_SAMPLED  # no GPU was used, and so there was nothing to flush
     is_watched = "probe.allocator_flush" in timeline.facts
     if not is_watched and not timeline.counts.get("allocator_flush"):
         return Missing("nothing watches torch.cuda.empty_cache()")

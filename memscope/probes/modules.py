@@ -27,6 +27,8 @@ from memscope.probes.model_sampler import ModelSampler
 from memscope.probes.pace import LAYER_SHARE, StepPace, TimePace
 from memscope.writer import Recorder, active_recorder
 
+MARKED = "program"  # the source of steps that the program marks itself
+
 
 def watch(
     model: Any,
@@ -156,8 +158,7 @@ class Watch:
             return
         self._depth, self._thread = 1, threading.get_ident()
         now_ns = recorder.clock()
-        if recorder.open_step < 0:
-            self._begin_step(recorder, now_ns)
+        self._begin_step(recorder, now_ns)
         if self.pace.start_step(now_ns) and self._can_read():
             self._reader.start()  # type: ignore[union-attr]
 
@@ -174,12 +175,16 @@ class Watch:
 
     def _end_optimizer_step(self, recorder: Recorder) -> None:
         now_ns = recorder.clock()
-        if recorder.open_step < 0:  # no forward was seen
-            self._begin_step(recorder, now_ns)
+        self._begin_step(recorder, now_ns)  # where no forward was seen
         self._end_step(recorder)
 
     def _begin_step(self, recorder: Recorder, now_ns: int) -> None:
-        """Steps of an optimizer follow each other without a gap."""
+        """Unless one is open or the program marks them; an optimizer's follow without a gap."""
+        if recorder.step_source == MARKED:
+            return
+        recorder.take_steps("watch")
+        if recorder.open_step >= 0:
+            return
         is_next = self.has_optimizer and self._step_start_ns
         self._step_start_ns = self._step_end_ns if is_next else now_ns
         self._step = recorder.begin_step()

@@ -332,3 +332,16 @@ def test_step_ends_are_read_at_most_twenty_times_a_second():
 
 def test_memscope_offers_it():
     assert memscope.watch is watch
+
+
+def test_steps_of_the_wrapper_give_way_to_those_of_watch(tmp_path):
+    from memscope.probes.steps import StepProbe
+
+    with Recorder(tmp_path / "run.mscope", probes=(StepProbe(),)) as recorder:
+        model = Model()
+        watch(model, recorder=recorder)
+        run(model, 5)
+    found = rows(recorder)
+    sources = [row["data"] for row in of(found, events.FACT) if row["name"] == "run.step_source"]
+    assert sources[-1] == '"watch"'
+    assert len(of(found, events.STEP)) >= 5
