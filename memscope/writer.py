@@ -99,7 +99,7 @@ class Recorder:
 
     def mark(self, name: str) -> None:
         """A moment of the user's own."""
-        self.emit(events.MARK, self._step, name=name)
+        self.emit(events.MARK, self.open_step, name=name)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -108,7 +108,7 @@ class Recorder:
         try:
             yield
         finally:
-            self.emit(events.PHASE, self._step, name=name, duration_ns=_clock() - start)
+            self.emit(events.PHASE, self.open_step, name=name, duration_ns=_clock() - start)
 
     def take_steps(self, source: str) -> None:
         """Steps come from ``source`` from now on: whoever made them before ceases."""
@@ -229,18 +229,18 @@ class Recorder:
         rows = self._rows
         if len(rows) < MAX_BACKLOG_ROWS:
             return
-        excess = rows[FLUSH_ROWS:]
-        del rows[FLUSH_ROWS : FLUSH_ROWS + len(excess)]
+        excess, kept = rows[FLUSH_ROWS:], []
         for row in excess:
             if row[1] in _KEPT:
-                rows.append(row)
+                kept.append(row)
                 continue
             sums = self._dropped.setdefault((row[1], row[2], row[4]), [0, 0, 0, 0])
             sums[0] += 1
             sums[1] += row[5] or 0
             sums[2] += row[6] or 0
             sums[3] = row[0]
-            self.dropped_rows += 1
+        self.dropped_rows += len(excess) - len(kept)
+        rows[FLUSH_ROWS : FLUSH_ROWS + len(excess)] = kept  # before what has come meanwhile
 
     def _sample_probes(self) -> None:
         for probe in tuple(self._probes):
@@ -276,11 +276,12 @@ class Recorder:
 
     def _end(self) -> None:
         _open_recorders.discard(self)
-        with contextlib.suppress(OSError):
-            if self.stopped is None:
-                self._write(
-                    self._encoder.close(sequence=self._sequence + 1, first_row=self._written_rows)
-                )
+        if self.stopped is None:
+            end = self._encoder.close(sequence=self._sequence + 1, first_row=self._written_rows)
+            try:
+                self._write(end)
+            except OSError as error:
+                self._stop(f"{self.path} cannot be written ({error.strerror})")
         if _identify(self._file) == self._identity:
             self._file.close()
         else:

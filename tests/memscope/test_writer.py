@@ -59,6 +59,15 @@ def test_steps_marks_and_phases(tmp_path: Path) -> None:
     assert named == [(events.MARK, 0, "here"), (events.PHASE, 0, "load"), (events.STEP, 0, None)]
 
 
+def test_a_mark_between_steps_is_in_none(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "run.mscope") as recorder:
+        with recorder.step():
+            pass
+        recorder.mark("between")
+    named = {row[3]: row[1] for row in rows_of(tmp_path / "run.mscope")}
+    assert named["between"] == -1
+
+
 def test_events_after_close_are_ignored(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run.mscope")
     recorder.close()
@@ -225,6 +234,31 @@ def test_a_backlog_becomes_sums_and_is_counted(
     assert sum(row[2] for row in sums) == recorder.dropped_rows * 10
     assert len(whole) + recorder.dropped_rows == 200_000
     assert [row[3] for row in rows if row[0] == events.FACT] == ["kept"]
+
+
+def test_a_backlog_keeps_its_order_while_rows_come_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memscope.writer.MAX_BACKLOG_ROWS", 10_000)
+    recorder = Recorder(tmp_path / "run.mscope")
+    recorder._closing = True  # ends its thread; what follows happens on this one
+    recorder._thread.join()
+
+    class Late(int):
+        """A kind; whoever looks it up lets a step end meanwhile."""
+
+        def __hash__(self) -> int:
+            recorder.emit(events.STEP, 99)
+            return super().__hash__()
+
+    for number in range(10_000):
+        recorder.emit(events.STEP if number % 100 == 0 else events.UPLOAD, number // 1000)
+    recorder._rows.insert(5_000, (0, Late(events.UPLOAD), *recorder._rows[5_000][2:]))
+    recorder._bound_backlog()
+    recorder._end()
+    steps = [row[2] for row in recorder._rows if row[1] == events.STEP]
+    assert steps == sorted(steps)
+    assert steps[-1] == 99
 
 
 @pytest.mark.parametrize("data", ["text", {"a": 1}, 2, 2.5, [1], True, {"path": Path("x")}])
