@@ -143,7 +143,9 @@ def last_oom(trace: Trace, end: MemoryMap, max_split_bytes: int) -> OomMoment | 
 def decide_oom(oom: OomMoment, *, grown_bytes: int = 0) -> str:
     """The diagnosis that the map proves. ``grown_bytes``: what the user's own steps kept."""
     wanted = oom.requested_bytes
-    if grown_bytes >= max(wanted, oom.memory.bytes_in(ALLOCATED) // 2):
+    if not wanted:
+        return "unknown"
+    if grown_bytes and grown_bytes >= max(wanted, oom.memory.bytes_in(ALLOCATED) // 2):
         return "growth"
     if oom.has_fitting_block:
         return "fragmentation" if oom.is_barred else "unknown"

@@ -132,6 +132,8 @@ def _too_large(found: SnapshotAnalysis, oom: OomMoment) -> str:
 
 
 def _unclear(found: SnapshotAnalysis, oom: OomMoment) -> str:
+    if not oom.requested_bytes:
+        return "The event does not say how much was asked for."
     return (
         f"A free block of {format_bytes(oom.largest_free_bytes)} stood ready for it in this map; "
         "why the allocator did not take it, the file does not say (pytorch issue 189504: a free "

@@ -197,6 +197,14 @@ def test_request_no_card_can_serve() -> None:
     assert analyse(allocator).diagnosis == "request_too_large"
 
 
+def test_request_of_nothing_is_explained_too() -> None:
+    data = FakeAllocator().snapshot()
+    data["device_traces"] = [[{"action": "oom", "size": 0, "stream": 0, "device_free": 0}]]
+    found = analyse_snapshot(check_snapshot(data, 1 << 30))
+    assert found.diagnosis == "unknown"
+    assert "does not say how much was asked for" in why(found)
+
+
 def test_nothing_failed_and_nothing_is_wrong() -> None:
     allocator = FakeAllocator()
     allocator.alloc(300 * MIB, by="weights")
