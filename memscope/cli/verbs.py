@@ -25,4 +25,5 @@ VERBS = {
     "explain": Verb("memscope.cli.explain", "it failed: why memory ran out, from log or snapshot"),
     "export": Verb("memscope.cli.export", "its events as Arrow or Parquet"),
     "bench": Verb("memscope.cli.bench", "what recording costs"),
+    "doctor": Verb("memscope.cli.doctor", "what can be read on this machine, what not, and why"),
 }

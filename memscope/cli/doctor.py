@@ -1,0 +1,45 @@
+"""`memscope doctor`: what can be read here, what not, why, and what mends it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+from memscope.cli.text import align
+from memscope.text import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memscope.probes.checks import Check
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verb's options."""
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print every check; always 0, as nothing here is a fault of memscope's use."""
+    from memscope.probes.checks import run_checks
+
+    checks = run_checks()
+    if args.json:
+        print(json.dumps([dataclasses.asdict(check) for check in checks], indent=2))
+    else:
+        print("\n".join(check_lines(checks)))
+    return 0
+
+
+def check_lines(checks: Sequence[Check]) -> list[str]:
+    """One line a check, the remedy below it."""
+    rows = align((check.verdict, check.name, clean(check.found)) for check in checks)
+    width = len(align((check.verdict, check.name, ".") for check in checks)[0]) - 1
+    lines = []
+    for check, row in zip(checks, rows, strict=True):
+        lines.append(row)
+        if check.fix:
+            lines.append(f"{'':{width}}{check.fix}")
+    return lines

@@ -1,0 +1,221 @@
+"""What can be read on this machine, what cannot, why, and what mends it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memscope.launch.program import hook_folder
+from memscope.probes.machine import Card, MachineReading, read_machine
+from memscope.probes.process_table import is_in_container
+
+OK, PARTLY, NO = "ok", "partly", "no"
+TORCH_SECONDS = 60
+CUPTI_PINS = {"12": "12.8.0", "13": "13.0.1"}
+_ASK_TORCH = """
+import json, warnings
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    import torch
+    found = {"version": torch.__version__, "cuda": torch.version.cuda,
+             "available": torch.cuda.is_available(), "devices": torch.cuda.device_count()}
+print(json.dumps(found | {"said": [str(warning.message) for warning in said]}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at. ``verdict``: "ok", "partly" or "no"; ``fix`` is empty where none is."""
+
+    name: str
+    verdict: str
+    found: str
+    fix: str = ""
+
+
+def run_checks(nvml: Any = None) -> list[Check]:
+    """All checks, none of which raises. ``nvml``: the module pynvml, imported where None."""
+    machine = read_machine(nvml)
+    torch = ask_torch()
+    cuda = torch.get("cuda") if isinstance(torch, dict) else None
+    return [
+        check_package(),
+        check_clash(),
+        check_hook(),
+        check_driver(),
+        *check_nvml(machine),
+        check_bindings(),
+        *check_torch(torch, machine),
+        check_cupti(cuda),
+        check_place(machine),
+    ]
+
+
+def check_package() -> Check:
+    """Which memscope this is, and whether it records here."""
+    place = Path(__file__).parents[1]
+    text = f"memscope-torch {_version('memscope-torch') or '(not installed)'} in {place}"
+    if platform.system() != "Linux":
+        return Check("memscope", PARTLY, f"{text}; {platform.system()} reads recordings alone")
+    return Check("memscope", OK, f"{text}, Python {platform.python_version()}")
+
+
+def check_clash() -> Check:
+    """PyPI has another memscope, whose package folder has the same name."""
+    other = _version("memscope")
+    if other is not None:
+        fix = "pip uninstall memscope memscope-torch, then pip install memscope-torch"
+        return Check("name", NO, f"another project, memscope {other}, is installed over this", fix)
+    command, own = shutil.which("memscope"), Path(sys.executable).with_name("memscope")
+    if command is not None and own.exists() and not os.path.samefile(command, own):
+        fix = f"Call {own}, or put its folder first in PATH."
+        return Check("name", PARTLY, f"the command memscope is {command}, another one", fix)
+    return Check("name", OK, "no other memscope is installed")
+
+
+def check_hook() -> Check:
+    """Whether MEMSCOPE_RECORD alone records."""
+    if hook_folder() is None:
+        return Check("MEMSCOPE_RECORD", OK, "records by itself: the hook is installed")
+    found = "does nothing by itself: the hook is not installed; `memscope run` does without"
+    return Check("MEMSCOPE_RECORD", PARTLY, found, "pip install memscope-torch anew")
+
+
+def check_driver() -> Check:
+    """The kernel's part of the driver."""
+    version = Path("/proc/driver/nvidia/version")
+    if version.exists():
+        return Check("driver", OK, version.read_text(errors="replace").partition("\n")[0].strip())
+    if is_wsl():
+        return Check("driver", PARTLY, "WSL: the driver is that of Windows, seen through /dev/dxg")
+    if Path("/dev/nvidiactl").exists():
+        return Check("driver", PARTLY, "/dev/nvidiactl is here, /proc/driver/nvidia is not")
+    fix = "On a machine with an NVIDIA GPU: install its driver; in a container: --gpus all."
+    return Check("driver", NO, "no NVIDIA kernel driver is loaded", fix)
+
+
+def check_nvml(machine: MachineReading) -> Iterator[Check]:
+    """Each card: sizes, the driver's own part, processes."""
+    if machine.problem is not None:
+        yield Check("NVML", NO, machine.problem.reason, machine.problem.fix)
+        return
+    yield Check("NVML", OK, f"driver {machine.driver}, {len(machine.cards)} GPUs")
+    for card in machine.cards:
+        yield check_card(card, machine)
+
+
+def check_card(card: Card, machine: MachineReading) -> Check:
+    """What one card tells and what it does not."""
+    kind = "MIG instance" if ":" in card.index else "GPU"
+    name = f"{kind} {card.index}"
+    if card.total_bytes is None:
+        problem = card.missing.get("memory") or card.missing["device"]
+        return Check(name, NO, f"{card.name}: {problem.reason}", problem.fix)
+    gaps = [f"{what}: {problem.reason}" for what, problem in card.missing.items()]
+    unseen = [pid for pid in card.processes if pid not in machine.entries]
+    if unseen:
+        gaps.append(f"{len(unseen)} of {len(card.processes)} processes are not visible here")
+    fixes = [problem.fix for problem in card.missing.values() if problem.fix]
+    if gaps:
+        return Check(name, PARTLY, f"{card.name}: {'; '.join(gaps)}", " ".join(fixes))
+    return Check(name, OK, f"{card.name}: memory, the driver's part and processes can be read")
+
+
+def check_bindings() -> Check:
+    """The module pynvml, and the package of the same name that only imitates it."""
+    version = _version("nvidia-ml-py")
+    if version is None:
+        return Check("nvidia-ml-py", NO, "not installed", "pip install nvidia-ml-py")
+    if _version("pynvml") is not None:
+        found = f"{version}, and beside it pynvml, which is deprecated and warns at each import"
+        return Check("nvidia-ml-py", PARTLY, found, "pip uninstall pynvml")
+    return Check("nvidia-ml-py", OK, version)
+
+
+def check_torch(torch: dict[str, Any] | str, machine: MachineReading) -> Iterator[Check]:
+    """Torch as another process finds it: a broken one cannot take this one along."""
+    if isinstance(torch, str):
+        yield Check("torch", NO, torch, "pip install torch; without it memscope reads recordings.")
+        return
+    yield Check("torch", OK, f"{torch['version']}, built for CUDA {torch['cuda'] or 'none'}")
+    if torch["available"]:
+        yield Check("CUDA", OK, f"{torch['devices']} devices in torch")
+    elif torch["cuda"] is None:
+        fix = "Install torch with CUDA to record a GPU." if machine.cards else ""
+        yield Check("CUDA", NO, "this torch is built without CUDA", fix)
+    else:
+        said = " ".join(torch["said"])[:200] or "torch finds no device"
+        hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+        if hidden is not None:
+            said += f" (CUDA_VISIBLE_DEVICES={hidden})"
+        yield Check("CUDA", NO, said, "See driver and NVML above.")
+
+
+def check_cupti(cuda: str | None) -> Check:
+    """CUPTI tells allocations outside torch; it is opt-in and one tool's at a time."""
+    version = _version("cupti-python")
+    holders = [name for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH") if _is_set(name)]
+    if holders:
+        return Check("CUPTI", NO, f"another tool takes it here: {', '.join(holders)} is set")
+    if version is not None:
+        return Check("CUPTI", OK, f"cupti-python {version}")
+    pin = CUPTI_PINS.get((cuda or "").partition(".")[0])
+    fix = f"pip install cupti-python=={pin} (NVIDIA's licence is proprietary)" if pin else ""
+    return Check("CUPTI", NO, "not installed: allocations outside torch are one sum", fix)
+
+
+def check_place(machine: MachineReading) -> Check:
+    """Container, WSL, namespaces."""
+    if is_wsl():
+        found = "WSL: the driver gives no memory of a process"
+        return Check("place", PARTLY, found, "Run on Linux itself for figures of processes.")
+    if machine.is_container or is_in_container():
+        found = "a container: processes outside of it are not visible, and its pids are its own"
+        return Check("place", PARTLY, found, "--pid=host shows them (docker run).")
+    return Check("place", OK, "no container, no WSL")
+
+
+def ask_torch() -> dict[str, Any] | str:
+    """Version, CUDA and devices of torch; a sentence where it cannot be imported."""
+    try:
+        importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+    command = [sys.executable, "-c", _ASK_TORCH]
+    environment = {**os.environ, "MEMSCOPE_OFF": "1"}
+    try:
+        run = subprocess.run(
+            command, capture_output=True, text=True, timeout=TORCH_SECONDS, env=environment
+        )
+        found: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+        return found
+    except subprocess.TimeoutExpired:
+        return f"does not start within {TORCH_SECONDS} s"
+    except (ValueError, IndexError, OSError):
+        last = run.stderr.strip().splitlines()[-1:] or [f"ends with code {run.returncode}"]
+        return f"cannot be imported: {last[0][:200]}"
+
+
+def is_wsl() -> bool:
+    """Whether this is Linux under Windows."""
+    return "microsoft" in platform.release().lower() or os.path.exists("/dev/dxg")
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _is_set(name: str) -> bool:
+    return bool(os.environ.get(name))
