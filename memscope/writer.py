@@ -282,6 +282,10 @@ class Recorder:
                 self._write(end)
             except OSError as error:
                 self._stop(f"{self.path} cannot be written ({error.strerror})")
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the file, unless its descriptor has become one of the program's."""
         if _identify(self._file) == self._identity:
             self._file.close()
         else:
@@ -295,7 +299,7 @@ class Recorder:
         with contextlib.suppress(ValueError):
             _active.remove(self)
         self._close_probes()
-        self._file.close()
+        self._let_go()
 
 
 # Rows that are never replaced by sums: they are rare, and a view without them would be wrong.
