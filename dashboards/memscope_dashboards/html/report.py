@@ -17,6 +17,7 @@ from memscope_dashboards.html.alerts import render_alerts
 from memscope_dashboards.html.chart import Chart
 from memscope_dashboards.html.facts import render_facts, subtitle, title
 from memscope_dashboards.html.figures import draw_charts
+from memscope_dashboards.html.ledger_table import render_ledgers
 from memscope_dashboards.html.markup import embed_json, escape, fill, resource
 from memscope_dashboards.html.tables import render_figures, render_glance, render_verdicts
 
@@ -36,6 +37,7 @@ def render_report(summary: Summary, timeline: Timeline, residency_map: Residency
         alerts=render_alerts(summary, timeline),
         verdicts=render_verdicts(summary),
         glance=render_glance(summary),
+        ledger=render_ledgers(summary),
         charts="".join(map(_chart, charts)),
         figures=render_figures(summary),
         facts=render_facts(summary),
