@@ -32,10 +32,6 @@ def refusal(*words: str) -> MemscopeError:
     return caught.value
 
 
-def test_without_an_argument_it_names_it() -> None:
-    assert "memscope live RECORDING" in refusal().next_step
-
-
 def test_without_a_terminal_it_names_summary(tmp_path: Path) -> None:
     path = recorded(tmp_path / "run.mscope")
     assert refusal(str(path)).next_step == f"Use `memscope summary {path}` here."
