@@ -108,5 +108,6 @@ def _tensor(file: Any, names: set[str], name: str, shape: tuple[int, ...]) -> to
 def _damaged(path: Path, error: Exception) -> MemscopeError:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
     return MemscopeError(
-        f"{path} is no whole q8 checkpoint ({reason}).", "Delete it and quantize the model again."
+        f"{path} is no whole q8 checkpoint ({reason}).",
+        "Name the model's own folder or GGUF file; it is quantized on the way.",
     )

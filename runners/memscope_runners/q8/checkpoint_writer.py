@@ -15,6 +15,7 @@ from memscope_runners.q8.checkpoint import FORMAT, slab_name
 from memscope_runners.q8.floats import FloatModel
 from memscope_runners.q8.progress import Progress, unseen
 from memscope_runners.q8.quantize import quantize_slab
+from memscope_runners.q8.tokenizer import Tokenizer
 
 DTYPES = {
     torch.uint8: "U8",
@@ -57,10 +58,12 @@ def _write(model: FloatModel, file: BinaryIO, progress: Progress) -> None:
 
 def _header(model: FloatModel, fixed: dict[str, torch.Tensor]) -> bytes:
     """safetensors' length and JSON, padded so that the data starts on a page."""
+    tokenizer_file = model.tokenizer_file
+    Tokenizer(tokenizer_file)  # a malformed one is found before the long work
     metadata = {
         "format": FORMAT,
         "config": model.config.to_json(),
-        "tokenizer": model.tokenizer_file.to_json(),
+        "tokenizer": tokenizer_file.to_json(),
     }
     header: dict[str, object] = {"__metadata__": metadata}
     offset = 0

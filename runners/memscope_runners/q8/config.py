@@ -9,6 +9,16 @@ from dataclasses import asdict, dataclass, fields
 from memscope.errors import MemscopeError
 from memscope_runners.q8.slab import GROUP, SlabLayout
 
+SIZE_LIMITS = {  # far above any model, so that a damaged config asks for no memory and no time
+    "layers": 1 << 12,
+    "hidden": 1 << 20,
+    "intermediate": 1 << 20,
+    "heads": 1 << 20,
+    "kv_heads": 1 << 20,
+    "head_dim": 1 << 20,
+    "vocab": 1 << 24,
+    "context": 1 << 31,
+}
 NEXT_STEP = "Name a model of the Llama family, or leave out --model for the one that comes along."
 
 
@@ -33,10 +43,10 @@ class ModelConfig:
     has_qkv_bias: bool = False
 
     def __post_init__(self) -> None:
-        for field in ("layers", "hidden", "intermediate", "heads", "kv_heads", "head_dim"):
-            _check_positive(self, field)
-        for field in ("vocab", "context", "rope_theta", "norm_epsilon"):
-            _check_positive(self, field)
+        for field, limit in SIZE_LIMITS.items():
+            _check_size(self, field, limit)
+        for field in ("rope_theta", "norm_epsilon"):
+            _check_constant(self, field)
         widths = (self.hidden, self.intermediate, self.heads * self.head_dim)
         if any(width % GROUP for width in widths):
             raise MemscopeError(
@@ -125,18 +135,21 @@ class ModelConfig:
         def number(key: str, default: float | None = None) -> float:
             return _number(metadata, f"llama.{key}", default)
 
-        heads, hidden = int(number("attention.head_count")), int(number("embedding_length"))
+        def whole(key: str, default: int | None = None) -> int:
+            return _whole(metadata, f"llama.{key}", default)
+
+        heads, hidden = whole("attention.head_count"), whole("embedding_length")
         eos = metadata.get("tokenizer.ggml.eos_token_id")
         return cls(
             name=str(metadata.get("general.name", "unnamed")),
-            layers=int(number("block_count")),
+            layers=whole("block_count"),
             hidden=hidden,
-            intermediate=int(number("feed_forward_length")),
+            intermediate=whole("feed_forward_length"),
             heads=heads,
-            kv_heads=int(number("attention.head_count_kv", heads)),
-            head_dim=int(number("attention.key_length", hidden // max(heads, 1))),
+            kv_heads=whole("attention.head_count_kv", heads),
+            head_dim=whole("attention.key_length", hidden // max(heads, 1)),
             vocab=vocab,
-            context=int(number("context_length")),
+            context=whole("context_length"),
             rope_theta=number("rope.freq_base", 10000.0),
             norm_epsilon=number("attention.layer_norm_rms_epsilon"),
             is_tied=is_tied,
@@ -147,18 +160,18 @@ class ModelConfig:
     def from_huggingface(cls, values: Mapping[str, object], *, name: str) -> ModelConfig:
         """From the contents of a Hugging Face config.json."""
         _check_huggingface(values)
-        heads, hidden = (int(_number(values, k)) for k in ("num_attention_heads", "hidden_size"))
+        heads, hidden = (_whole(values, k) for k in ("num_attention_heads", "hidden_size"))
         eos = values.get("eos_token_id")
         return cls(
             name=name,
-            layers=int(_number(values, "num_hidden_layers")),
+            layers=_whole(values, "num_hidden_layers"),
             hidden=hidden,
-            intermediate=int(_number(values, "intermediate_size")),
+            intermediate=_whole(values, "intermediate_size"),
             heads=heads,
-            kv_heads=int(_number(values, "num_key_value_heads", heads)),
-            head_dim=int(_number(values, "head_dim", hidden // max(heads, 1))),
-            vocab=int(_number(values, "vocab_size")),
-            context=int(_number(values, "max_position_embeddings")),
+            kv_heads=_whole(values, "num_key_value_heads", heads),
+            head_dim=_whole(values, "head_dim", hidden // max(heads, 1)),
+            vocab=_whole(values, "vocab_size"),
+            context=_whole(values, "max_position_embeddings"),
             rope_theta=_number(_rope(values), "rope_theta", 10000.0),
             norm_epsilon=_number(values, "rms_norm_eps"),
             is_tied=bool(values.get("tie_word_embeddings", False)),
@@ -202,7 +215,20 @@ def _number(values: Mapping[str, object], key: str, default: float | None = None
     return value
 
 
-def _check_positive(config: ModelConfig, field: str) -> None:
+def _whole(values: Mapping[str, object], key: str, default: int | None = None) -> int:
+    value = _number(values, key, default)
+    if isinstance(value, float) and not value.is_integer():
+        raise MemscopeError(f"The model's config says {key} = {value}.", NEXT_STEP)
+    return int(value)
+
+
+def _check_size(config: ModelConfig, field: str, limit: int) -> None:
     value = getattr(config, field)
-    if not value > 0:
-        raise MemscopeError(f"The model's config says {field} = {value}.", NEXT_STEP)
+    if not isinstance(value, int) or not 0 < value <= limit:
+        raise MemscopeError(f"The model's config says {field} = {value!r}.", NEXT_STEP)
+
+
+def _check_constant(config: ModelConfig, field: str) -> None:
+    value = getattr(config, field)
+    if not 0 < value < 1e12:  # false for NaN, too
+        raise MemscopeError(f"The model's config says {field} = {value!r}.", NEXT_STEP)

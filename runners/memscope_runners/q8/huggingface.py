@@ -116,7 +116,7 @@ def _read_text(path: Path) -> str:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(_read_text(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, error) from None
     if not isinstance(values, dict):
         raise _damaged(path, "it is no JSON object")

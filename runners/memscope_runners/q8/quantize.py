@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from memscope.errors import MemscopeError
+from memscope.units import format_bytes
 from memscope_runners.q8.floats import FloatModel
 from memscope_runners.q8.slab import GROUP, Q8Weight
 
@@ -24,13 +26,32 @@ def quantize(weight: torch.Tensor) -> Q8Weight:
 
 
 def quantize_slab(model: FloatModel, layer: int) -> torch.Tensor:
-    """One layer's slab, uint8 (bytes,), padding zero; layer L is the head."""
+    """One layer's slab, uint8 (bytes,), padding zero; layer L is the head.
+
+    Raises MemscopeError for weights that q8 cannot hold.
+    """
     is_head = layer == model.config.layers
     layout = model.config.head_layout if is_head else model.config.layer_layout
-    buffer = torch.zeros(layout.bytes, dtype=torch.uint8)
+    buffer = _zeros(layout.bytes)
     for name, target in layout.weights(buffer).items():
-        _quantize_into(target, model.tensor(name if is_head else f"layers.{layer}.{name}"))
+        full_name = name if is_head else f"layers.{layer}.{name}"
+        _quantize_into(target, model.tensor(full_name))
+        if not target.scale.isfinite().all():
+            raise MemscopeError(
+                f"{full_name} holds weights that are not finite, or too large for q8.",
+                "Fetch the model again.",
+            )
     return buffer
+
+
+def _zeros(count: int) -> torch.Tensor:
+    try:
+        return torch.zeros(count, dtype=torch.uint8)
+    except RuntimeError:
+        raise MemscopeError(
+            f"A layer of this model takes {format_bytes(count)}, more memory than there is.",
+            "Name a smaller model, or check its config.",
+        ) from None
 
 
 def _quantize_into(target: Q8Weight, weight: torch.Tensor) -> None:

@@ -15,6 +15,7 @@ from memscope.errors import MemscopeError
 from memscope_runners.q8.checkpoint import open_checkpoint, quantized, slab_name
 from memscope_runners.q8.checkpoint_writer import write_checkpoint
 from memscope_runners.q8.synthetic import TINY, SyntheticModel
+from memscope_runners.q8.tokenizer import TokenizerFile
 
 
 @pytest.fixture(scope="module")
@@ -161,3 +162,18 @@ def test_progress_counts_every_slab(tmp_path: Path) -> None:
     )
     slabs = TINY.layers + 1
     assert seen == [("quantize", done, slabs) for done in range(slabs + 1)]
+
+
+class MalformedTokenizer(SyntheticModel):
+    @property
+    def tokenizer_file(self) -> TokenizerFile:
+        return TokenizerFile("{}", None)
+
+
+def test_a_malformed_tokenizer_is_found_before_the_long_work(tmp_path: Path) -> None:
+    seen: list[str] = []
+    model, path = MalformedTokenizer(TINY), tmp_path / "tiny.q8.safetensors"
+    with pytest.raises(MemscopeError, match="tokenizer is malformed"):
+        write_checkpoint(model, path, lambda what, *_: seen.append(what))
+    assert seen == []
+    assert list(tmp_path.iterdir()) == []

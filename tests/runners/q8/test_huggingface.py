@@ -80,7 +80,19 @@ def test_what_is_not_supported_is_refused_by_name(
 
 @pytest.mark.parametrize(
     "values",
-    [{"hidden_size": "big"}, {"num_hidden_layers": 0}, {"hidden_size": 100}, {"vocab_size": None}],
+    [
+        {"hidden_size": "big"},
+        {"hidden_size": float("nan")},
+        {"hidden_size": 100},
+        {"num_hidden_layers": 0},
+        {"num_hidden_layers": 2.5},
+        {"num_hidden_layers": 10**9},  # its norms alone would take hours to count
+        {"num_attention_heads": float("inf")},
+        {"head_dim": 10**30},
+        {"rope_parameters": {"rope_theta": 10**30}},
+        {"rms_norm_eps": float("nan")},
+        {"vocab_size": None},
+    ],
 )
 def test_sizes_that_cannot_be_are_one_error(tmp_path: Path, values: dict[str, object]) -> None:
     save_llama(tmp_path)
@@ -96,8 +108,9 @@ def test_weights_of_another_shape_are_one_error(tmp_path: Path) -> None:
         quantized(HuggingFaceModel(tmp_path))
 
 
-def test_a_config_that_is_no_json_is_one_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, "[]"])
+def test_a_config_that_is_no_json_is_one_error(tmp_path: Path, text: str) -> None:
     save_llama(tmp_path)
-    (tmp_path / "config.json").write_text("{")
+    (tmp_path / "config.json").write_text(text)
     with pytest.raises(MemscopeError, match=r"config\.json is damaged"):
         HuggingFaceModel(tmp_path)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import gguf
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memscope_runners.q8.quantize import quantize
+from memscope.errors import MemscopeError
+from memscope_runners.q8.quantize import quantize, quantize_slab
 from memscope_runners.q8.slab import GROUP
+from memscope_runners.q8.synthetic import TINY, SyntheticModel
 
 
 @given(st.integers(0, 2**31), st.floats(-3, 3))
@@ -43,3 +48,30 @@ def test_rows_are_the_dequantized_rows() -> None:
     q8 = quantize(torch.randn(9, 64))
     indices = torch.tensor([8, 0, 8])
     assert torch.equal(q8.rows(indices), q8.dequantize()[indices])
+
+
+@dataclass(frozen=True, slots=True)
+class SpoiltModel(SyntheticModel):
+    """One weight of one entry is not what it was."""
+
+    value: float
+
+    def tensor(self, name: str) -> torch.Tensor:
+        tensor = SyntheticModel.tensor(self, name)
+        if name == "layers.1.up":
+            tensor[3, 40] = self.value
+        return tensor
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e30])
+def test_weights_that_q8_cannot_hold_are_named(value: float) -> None:
+    model = SpoiltModel(TINY, value)
+    quantize_slab(model, 0)
+    with pytest.raises(MemscopeError, match=r"layers\.1\.up"):
+        quantize_slab(model, 1)
+
+
+def test_a_layer_larger_than_memory_is_one_sentence() -> None:
+    giant = replace(TINY, hidden=1 << 20, heads=1 << 20, kv_heads=1, head_dim=1 << 20)
+    with pytest.raises(MemscopeError, match="more memory than there is"):
+        quantize_slab(SyntheticModel(giant), 0)
