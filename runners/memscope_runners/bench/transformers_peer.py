@@ -11,23 +11,13 @@ from typing import Any
 import torch
 
 from memscope_runners.decoder import Decoder
+from memscope_runners.q8.huggingface import NAMES
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 
 ROUNDS = 6
 TOKENS_A_ROUND = 24
 PROMPT = "The capital of France is"
-HF_NAMES = {
-    "q": "self_attn.q_proj",
-    "k": "self_attn.k_proj",
-    "v": "self_attn.v_proj",
-    "o": "self_attn.o_proj",
-    "gate": "mlp.gate_proj",
-    "up": "mlp.up_proj",
-    "down": "mlp.down_proj",
-    "attention_norm": "input_layernorm",
-    "mlp_norm": "post_attention_layernorm",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +93,7 @@ def _state_dict(checkpoint: CheckpointSource) -> dict[str, torch.Tensor]:
     for layer in range(layers):
         weights = checkpoint.layer_layout.weights(checkpoint.slab(layer))
         for name, weight in weights.items():
-            state[f"model.layers.{layer}.{HF_NAMES[name]}.weight"] = weight.dequantize()
+            state[f"model.layers.{layer}.{NAMES[name]}.weight"] = weight.dequantize()
     head = checkpoint.head_layout.weights(checkpoint.slab(layers))["lm_head"].dequantize()
     state["lm_head.weight"] = state["model.embed_tokens.weight"] = head
     for name, tensor in checkpoint.fixed.items():
@@ -111,7 +101,7 @@ def _state_dict(checkpoint: CheckpointSource) -> dict[str, torch.Tensor]:
         if name == "embedding":
             state["model.embed_tokens.weight"] = tensor.float()
         elif prefix:
-            state[f"model.{prefix}.{HF_NAMES[last]}.weight"] = tensor.float()
+            state[f"model.{prefix}.{NAMES[last]}.weight"] = tensor.float()
         else:
             state["model.norm.weight"] = tensor.float()
     return state

@@ -10,7 +10,7 @@ import torch
 
 from memscope_runners.memory.cuda_runtime import CudaFailed, CudaRuntime, Event, Runtime, Stream
 from memscope_runners.memory.cuda_transfer import CudaMark, CudaTransfer
-from memscope_runners.memory.device import Buffer, Copy, DeviceOutOfMemory
+from memscope_runners.memory.device import Buffer, Copy, DeviceOutOfMemory, check_copy
 
 if TYPE_CHECKING:
     from memscope.writer import Recorder
@@ -126,7 +126,7 @@ class CudaDevice:
         """Queues the copies, behind the last use of their buffers. The sources must stay."""
         stream, waited_for = self._copies, None
         for buffer, source in copies:
-            _check_copy(buffer, source)
+            check_copy(buffer, source)
             if buffer.last_use is not None and buffer.last_use is not waited_for:
                 waited_for = buffer.last_use
                 stream.wait_event(waited_for)
@@ -165,7 +165,7 @@ class CudaDevice:
             stream.wait_event(buffer.last_use)
         start.record(stream)
         for source in sources:
-            _check_copy(buffer, source)
+            check_copy(buffer, source)
             self._runtime.copy(buffer.address, source.data_ptr(), buffer.bytes, stream)
         end.record(stream)
         end.synchronize()
@@ -262,10 +262,3 @@ class CudaDevice:
         self.allocated_bytes += bytes
         self.peak_bytes = max(self.peak_bytes, self.allocated_bytes)
         return Buffer(bytes, owner, address, self._runtime.view(address, bytes), call=call)
-
-
-def _check_copy(buffer: Buffer, source: torch.Tensor) -> None:
-    if source.numel() != buffer.bytes or source.dtype != torch.uint8:
-        raise ValueError(f"{source.numel()} × {source.dtype} into {buffer.bytes} bytes")
-    if not source.is_contiguous():
-        raise ValueError("a source that is not contiguous")

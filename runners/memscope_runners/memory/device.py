@@ -15,10 +15,10 @@ from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import torch
 
 from memscope.units import format_bytes
+from memscope_runners.memory.pages import copy_bytes, new_mapping, view_mapping
 from memscope_runners.memory.transfer import (
     FinishedTransfer,
     Transfer,
@@ -209,12 +209,8 @@ class HostDevice:
     def upload(self, buffer: Buffer, source: torch.Tensor) -> None:
         """Copies contiguous uint8 (bytes,) into the buffer; ValueError for any other source."""
         memory = self.tensor(buffer)
-        if source.numel() != buffer.bytes or source.dtype != torch.uint8:
-            raise ValueError(f"{source.numel()} × {source.dtype} into {buffer.bytes} bytes")
-        if not source.is_contiguous():
-            raise ValueError("a source that is not contiguous")
-        # memmove lets go of the GIL and keeps to one thread, beside the one that computes.
-        ctypes.memmove(memory.data_ptr(), source.data_ptr(), buffer.bytes)
+        check_copy(buffer, source)
+        copy_bytes(memory, source)  # on one thread, beside the one that computes
         with self._copied_lock:
             self.copied_bytes += buffer.bytes
 
@@ -261,12 +257,11 @@ class HostDevice:
 
     def _map(self, bytes: int) -> torch.Tensor:
         try:
-            mapping = mmap.mmap(-1, bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            mapping = new_mapping(bytes)
         except OSError as error:
             raise self._out_of_memory(bytes) from error
         self._mappings.add(mapping)
-        # numpy holds the mapping for as long as a view lives; torch.frombuffer does not.
-        return torch.from_numpy(np.frombuffer(mapping, dtype=np.uint8))
+        return view_mapping(mapping)
 
     def _out_of_memory(self, requested: int) -> DeviceOutOfMemory:
         return DeviceOutOfMemory(
@@ -275,6 +270,14 @@ class HostDevice:
             limit=self.limit_bytes,
             total=self.total_bytes,
         )
+
+
+def check_copy(buffer: Buffer, source: torch.Tensor) -> None:
+    """ValueError where `source` is not contiguous uint8 (bytes,) of the buffer's size."""
+    if source.numel() != buffer.bytes or source.dtype != torch.uint8:
+        raise ValueError(f"{source.numel()} × {source.dtype} into {buffer.bytes} bytes")
+    if not source.is_contiguous():
+        raise ValueError("a source that is not contiguous")
 
 
 def _do_nothing() -> None:

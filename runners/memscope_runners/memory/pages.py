@@ -12,11 +12,20 @@ import torch
 MADV_DONTNEED = 4  # on Linux; of a private file mapping it drops the pages, not the file's bytes
 
 
-def map_anonymous(bytes: int) -> torch.Tensor:
-    """Zeros, uint8 (bytes,), on pages of their own. Raises OSError."""
-    mapping = mmap.mmap(-1, bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+def new_mapping(bytes: int) -> mmap.mmap:
+    """Zeros on pages of their own. Raises OSError."""
+    return mmap.mmap(-1, bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+def view_mapping(mapping: mmap.mmap) -> torch.Tensor:
+    """A mapping as uint8 (bytes,); it goes when the last view goes."""
     # numpy holds the mapping for as long as a view lives; torch.frombuffer does not.
     return torch.from_numpy(np.frombuffer(mapping, dtype=np.uint8))
+
+
+def map_anonymous(bytes: int) -> torch.Tensor:
+    """Zeros, uint8 (bytes,), on pages of their own. Raises OSError."""
+    return view_mapping(new_mapping(bytes))
 
 
 def copy_bytes(target: torch.Tensor, source: torch.Tensor) -> None:
