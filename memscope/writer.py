@@ -41,8 +41,6 @@ FORK_SECONDS = 1.0  # a fork waits no longer than this for a batch to be written
 _clock = time.perf_counter_ns
 _open_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 _active: list[Recorder] = []
-_working = threading.Lock()  # held while a writer encodes or samples: a fork waits for it
-_forking = threading.local()
 _given_up: list[IO[bytes]] = []  # files whose descriptors are the program's own by now
 
 
@@ -67,6 +65,8 @@ class Recorder:
         self.step_source: str | None = None  # who begins and ends steps, once somebody has said so
         self._wake = threading.Event()
         self._closing = False
+        self._turn = threading.Lock()  # guards the next two
+        self._is_paused = self._has_paused = False
         self._sequence = self._written_rows = self._good_bytes = 0
         self._schema = event_schema(new_header())
         self._encoder = BatchEncoder(self._schema)
@@ -74,8 +74,7 @@ class Recorder:
         self._file = _create(self.path, force=force)
         self._identity = _identify(self._file)
         self._write_header()
-        self._thread = threading.Thread(target=self._run, name="memscope-writer", daemon=True)
-        self._thread.start()
+        self._start_thread()
         _open_recorders.add(self)
 
     # -- the program's side -------------------------------------------------------------------
@@ -173,9 +172,20 @@ class Recorder:
             self.path.unlink(missing_ok=True)
             raise _unwritable(self.path, error.strerror) from None
 
+    def _start_thread(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="memscope-writer", daemon=True)
+        self._thread.start()
+
     def _run(self) -> None:
         try:
-            self._drain()
+            is_last = False
+            while not is_last:
+                is_last = self._closing  # read before, so that what came until then is written
+                self._drain()
+                with self._turn:
+                    if self._is_paused:
+                        self._has_paused = True
+                        return
         except OSError as error:
             self._stop(f"{self.path} cannot be written ({error.strerror})")
         except Exception as error:
@@ -183,13 +193,12 @@ class Recorder:
 
     def _drain(self) -> None:
         rows, flushed, sampled = self._rows, time.monotonic(), 0.0
-        while not self._closing:
+        while not self._closing and not self._is_paused:
             self._wake.wait(WAKE_SECONDS)
             now = time.monotonic()
             if now - sampled >= SAMPLE_SECONDS:
                 sampled = now
-                with _working:
-                    self._sample_probes()
+                self._sample_probes()
             self._bound_backlog()
             if len(rows) >= FLUSH_ROWS or (rows and now - flushed >= FLUSH_SECONDS):
                 flushed = now
@@ -209,12 +218,11 @@ class Recorder:
             self._write_rows(_sum_rows(sums))
 
     def _write_rows(self, rows: list[Row]) -> None:
-        with _working:
-            self._sequence += 1
-            batch = encode_rows(rows, self._start_ns, self._schema)
-            first = self._written_rows
-            self._write(self._encoder.encode(batch, sequence=self._sequence, first_row=first))
-            self._written_rows += len(rows)
+        self._sequence += 1
+        batch = encode_rows(rows, self._start_ns, self._schema)
+        first = self._written_rows
+        self._write(self._encoder.encode(batch, sequence=self._sequence, first_row=first))
+        self._written_rows += len(rows)
 
     def _write(self, data: bytes) -> None:
         if _identify(self._file) != self._identity:
@@ -290,6 +298,22 @@ class Recorder:
             self._file.close()
         else:
             _given_up.append(self._file)
+
+    def _pause(self) -> None:
+        """End the thread before a fork: it would leave the child locks that nobody lets go of."""
+        if self._closing or threading.current_thread() is self._thread:
+            return
+        with self._turn:
+            self._is_paused = True
+        self._wake.set()
+        self._thread.join(FORK_SECONDS)
+
+    def _resume(self) -> None:
+        with self._turn:
+            has_ended, self._is_paused, self._has_paused = self._has_paused, False, False
+        self._wake.clear()
+        if has_ended and not self._closing:
+            self._start_thread()
 
     def _leave_in_child(self) -> None:
         """After a fork the file belongs to the parent alone."""
@@ -396,20 +420,17 @@ def _close_all() -> None:
         recorder.close()
 
 
-def _hold_work() -> None:
-    """So that no lock of a library is held by a thread that the child does not have."""
-    _forking.held = _working.acquire(timeout=FORK_SECONDS)
+def _pause_all() -> None:
+    for recorder in tuple(_open_recorders):
+        recorder._pause()
 
 
-def _release_work() -> None:
-    if getattr(_forking, "held", False):
-        _forking.held = False
-        _working.release()
+def _resume_all() -> None:
+    for recorder in tuple(_open_recorders):
+        recorder._resume()
 
 
 def _leave_in_child() -> None:
-    global _working
-    _working = threading.Lock()
     for recorder in tuple(_open_recorders):
         recorder._leave_in_child()
     _open_recorders.clear()
@@ -418,5 +439,5 @@ def _leave_in_child() -> None:
 atexit.register(_close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_hold_work, after_in_parent=_release_work, after_in_child=_leave_in_child
+        before=_pause_all, after_in_parent=_resume_all, after_in_child=_leave_in_child
     )

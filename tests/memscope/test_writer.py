@@ -268,3 +268,27 @@ def test_data_is_read_back_as_it_was(tmp_path: Path, data: object) -> None:
     with Recording(tmp_path / "run.mscope") as recording:
         expected = {"path": "x"} if data == {"path": Path("x")} else data
         assert next(recording.batches()).data(0) == expected
+
+
+def test_no_thread_of_ours_lives_at_a_fork(tmp_path: Path) -> None:
+    """Python 3.12 warns of threads then, and a child inherits the locks that they hold."""
+    script = (
+        "import os, sys, threading\n"
+        "alive = []\n"
+        "hook = lambda: alive.extend(t.name for t in threading.enumerate())\n"
+        "os.register_at_fork(before=hook)\n"  # hooks before a fork run in reverse order
+        "from memscope.writer import Recorder\n"
+        "recorder = Recorder(sys.argv[1])\n"
+        "for number in range(20):\n"
+        "    recorder.mark(f'before {number}')\n"
+        "    pid = os.fork()\n"
+        "    if not pid: os._exit(0)\n"
+        "    os.waitpid(pid, 0)\n"
+        "recorder.mark('after')\n"
+        "recorder.close()\n"
+        "print(set(alive))\n"
+    )
+    path = tmp_path / "run.mscope"
+    assert run_script(script, path).stdout == "{'MainThread'}\n"
+    marks = [name for kind, _, _, name in rows_of(path) if kind == events.MARK]
+    assert marks == [*(f"before {number}" for number in range(20)), "after"]
