@@ -17,6 +17,7 @@ from memscope.errors import MemscopeError
 from memscope.events import COLUMNS, KINDS
 
 FORMAT = (1, 0)
+COMMAND_CHARS = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def new_header() -> dict[str, Any]:
         "run_id": os.environ.get("MEMSCOPE_RUN_ID") or uuid.uuid4().hex,
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "rank": int(rank) if (rank := os.environ.get("RANK", "")).isdigit() else None,
+        "rank": int(rank) if (rank := os.environ.get("RANK", "")).isdecimal() else None,
         "started_at_ns": time.time_ns(),
         "started_monotonic_ns": time.monotonic_ns(),
         "command": _command(),
@@ -52,7 +53,13 @@ def new_header() -> dict[str, Any]:
 def _command() -> list[str]:
     """At Python's start, ``-m`` and ``-c`` stand in the place of the program's name."""
     words = sys.orig_argv if sys.argv[:1] in (["-m"], ["-c"]) else sys.argv
-    return [str(word) for word in words]
+    left, command = COMMAND_CHARS, []
+    for word in words:
+        command.append(word[:left])
+        left -= len(word)
+        if left <= 0:  # a header must stay within what a reader takes for one
+            return [*command, "…"]
+    return command
 
 
 def parse_header(fields: Mapping[str, Any]) -> Header:
@@ -66,6 +73,9 @@ def parse_header(fields: Mapping[str, Any]) -> Header:
     kinds = tuple(map(str, fields["kinds"]))
     if any(name != known for name, known in zip(kinds, KINDS, strict=False)):
         raise MemscopeError("names its kinds in another order.", "Record again.")
+    started_at_ns = int(fields["started_at_ns"])
+    if not 0 <= started_at_ns < 1 << 63:
+        raise ValueError("no time on a calendar")
     return Header(
         format=(int(major), int(minor)),
         kinds=kinds,
@@ -73,7 +83,7 @@ def parse_header(fields: Mapping[str, Any]) -> Header:
         host=str(fields["host"]),
         pid=int(fields["pid"]),
         rank=None if fields["rank"] is None else int(fields["rank"]),
-        started_at_ns=int(fields["started_at_ns"]),
+        started_at_ns=started_at_ns,
         started_monotonic_ns=int(fields["started_monotonic_ns"]),
         command=tuple(map(str, fields["command"])),
     )

@@ -198,6 +198,15 @@ def test_a_newer_major_format_is_refused_by_name(tmp_path: Path) -> None:
         Recording(tmp_path / "new.mscope")
 
 
+@pytest.mark.parametrize("started_at_ns", [10**30, -1, float("nan"), "noon"])
+def test_a_start_at_no_time_on_a_calendar_is_refused(tmp_path: Path, started_at_ns: object) -> None:
+    schema = event_schema({**new_header(), "started_at_ns": started_at_ns})
+    path = tmp_path / "absurd.mscope"
+    path.write_bytes(encode_schema(schema))
+    with pytest.raises(MemscopeError, match="header"):
+        Recording(path)
+
+
 def test_a_newer_minor_format_is_read_without_its_unknown_columns(tmp_path: Path) -> None:
     header = {**new_header(), "format": [1, 7], "kinds": [*events.KINDS, "teleport"]}
     schema = event_schema(header).append(pa.field("mood", pa.string()))

@@ -68,6 +68,16 @@ def test_a_mark_between_steps_is_in_none(tmp_path: Path) -> None:
     assert named["between"] == -1
 
 
+def test_a_long_command_line_leaves_the_header_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["program", *["\N{HIRAGANA LETTER A}" * 1000] * 1000])
+    Recorder(tmp_path / "run.mscope").close()
+    with Recording(tmp_path / "run.mscope") as recording:
+        assert recording.header.command[0] == "program"
+        assert recording.header.command[-1] == "…"
+
+
 def test_events_after_close_are_ignored(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run.mscope")
     recorder.close()
