@@ -40,6 +40,8 @@ def find_run(argument: str | os.PathLike[str]) -> RunFiles:
     Raises MemscopeError where there is no recording.
     """
     text = os.fspath(argument)
+    if not text:  # an unset variable of a shell, say: not this folder's newest run
+        raise MemscopeError("The recording has no name.", "Name a file or folder of one.")
     path = Path(text)
     if path.is_dir():
         return _newest_run(path.glob(PATTERN), text)

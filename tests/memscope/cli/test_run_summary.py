@@ -53,6 +53,14 @@ def test_summary_names_the_child_that_holds_the_memory(memscope: Run, server: Pa
     assert "300" not in shown.out
 
 
+@pytest.mark.parametrize("verb", ["summary", "check", "report"])
+def test_an_empty_name_is_no_recording(memscope: Run, server: Path, verb: str) -> None:
+    assert server.is_file()
+    outcome = memscope(verb, "")
+    assert outcome.code == 2
+    assert "has no name" in outcome.err
+
+
 def test_json_has_every_process(memscope: Run, server: Path) -> None:
     data = json.loads(memscope("summary", server, "--json").out)
     assert data["holder"] == 200
