@@ -364,8 +364,12 @@ def check_writable(path: Path, *, force: bool) -> None:
         raise MemscopeError(f"{path} is no ordinary file.", "Name a new file.")
     if path.exists() and not force:
         raise MemscopeError(f"{path} exists.", "Name another file, or overwrite it with --force.")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise MemscopeError(f"{path.parent} is no folder.", "Name another place.")
     if not path.parent.is_dir():
-        raise MemscopeError(f"{path.parent} is no folder.", f"Make it: mkdir -p {path.parent}")
+        raise MemscopeError(
+            f"There is no folder {path.parent}.", f"Make it: mkdir -p {path.parent}"
+        )
     if not os.access(path.parent, os.W_OK):
         raise _unwritable(path, "Permission denied")
 

@@ -24,9 +24,19 @@ def default_path(stem: str, suffix: str) -> Path:
 
 
 def new_folder(parent: Path) -> Path:
-    """A new numbered folder in `parent`."""
+    """A new numbered folder in `parent`. Raises MemscopeError."""
+    try:
+        return _new_folder(parent)
+    except OSError as error:
+        raise MemscopeError(
+            f"No folder can be made in {parent} ({error.strerror}).",
+            "Go to a folder that you may write to, or name one in MEMSCOPE_DIR.",
+        ) from None
+
+
+def _new_folder(parent: Path) -> Path:
     parent.mkdir(parents=True, exist_ok=True)
-    taken = [int(path.name) for path in parent.iterdir() if path.name.isdigit()]
+    taken = [int(path.name) for path in parent.iterdir() if path.name.isdecimal()]
     for number in itertools.count(max(taken, default=0) + 1):
         folder = parent / f"{number:03d}"
         try:

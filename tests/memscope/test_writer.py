@@ -104,9 +104,19 @@ def test_a_device_or_pipe_is_never_replaced(tmp_path: Path) -> None:
     assert path.is_fifo()
 
 
-@pytest.mark.parametrize("where", ["no/such/folder/run.mscope", "."])
-def test_bad_paths_are_found_before_anything_starts(tmp_path: Path, where: str) -> None:
-    with pytest.raises(MemscopeError):
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("no/such/folder/run.mscope", "Make it: mkdir"),
+        (".", "is a folder"),
+        ("file/run.mscope", "another place"),
+    ],
+)
+def test_bad_paths_are_found_before_anything_starts(
+    tmp_path: Path, where: str, message: str
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(MemscopeError, match=message):
         Recorder(tmp_path / where)
 
 

@@ -66,8 +66,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
     try:
         with safe_open(path, framework="pt") as file:
             return _read(path, file, file.metadata() or {})
-    except FileNotFoundError:
-        raise MemscopeError(f"{path} does not exist.", "Check the path.") from None
+    except FileNotFoundError:  # what safetensors says of one without permission, too
+        what = "cannot be read" if path.exists() else "does not exist"
+        raise MemscopeError(f"{path} {what}.", "Check the path and its permissions.") from None
     except MemscopeError as error:
         raise MemscopeError(f"{path}: {error.problem}", error.next_step) from None
     except Exception as error:  # safetensors has one class of its own, and raises others too

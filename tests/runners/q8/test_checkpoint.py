@@ -177,3 +177,14 @@ def test_a_malformed_tokenizer_is_found_before_the_long_work(tmp_path: Path) -> 
         write_checkpoint(model, path, lambda what, *_: seen.append(what))
     assert seen == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_without_permission_is_not_said_to_be_missing(
+    written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise FileNotFoundError  # as safetensors does, whatever open(2) said
+
+    monkeypatch.setattr("memscope_runners.q8.checkpoint.safe_open", refuse)
+    with pytest.raises(MemscopeError, match="cannot be read"):
+        open_checkpoint(written)
