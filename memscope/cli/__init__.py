@@ -18,6 +18,7 @@ from memscope.text import clean
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the verb that ``argv`` names; the exit code."""
+    _survive_closed_streams()
     _survive_narrow_encodings()
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
@@ -100,6 +101,13 @@ def _version() -> str:
 def _near(word: str) -> str:
     close = difflib.get_close_matches(word, VERBS, n=1)
     return f"Did you mean {close[0]}?" if close else "`memscope --help` lists them."
+
+
+def _survive_closed_streams() -> None:
+    """What is printed to a stream that the shell closed goes nowhere; no file takes its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as we run
 
 
 def _survive_narrow_encodings() -> None:

@@ -91,6 +91,16 @@ def test_a_reader_that_is_gone_gets_no_traceback(whole: Path, out: str) -> None:
     assert run.returncode in ((0, 141) if out == "| true" else (2,))
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_a_closed_stream_changes_nothing_else(whole: Path, closed: str) -> None:
+    copy = whole.parent / "copy.arrow"
+    command = f"{sys.executable} -m memscope export {whole} --to arrow -o {copy} {closed}"
+    run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout) == (0, "")
+    assert "Traceback" not in run.stderr
+    assert copy.read_bytes()[:4] == b"\xff" * 4
+
+
 def test_a_narrow_encoding_costs_characters_alone(whole: Path) -> None:
     command = [sys.executable, "-m", "memscope", "summary", str(whole)]
     env = {"PYTHONIOENCODING": "ascii", "PATH": ""}
