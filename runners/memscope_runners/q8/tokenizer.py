@@ -107,12 +107,11 @@ def chatml(template: str | None, message: str) -> str:
 
 
 def _checked(text: str) -> str:
-    """``text``, which a shell in another encoding may hand over with lone surrogates."""
+    """``text``, whose bytes Python escapes one by one where the locale is not UTF-8."""
     try:
-        text.encode()
-    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape").decode()
+    except UnicodeError:
         raise MemscopeError("The prompt is not valid UTF-8.", "Give it as UTF-8 text.") from None
-    return text
 
 
 def _malformed(error: Exception) -> MemscopeError:

@@ -52,6 +52,11 @@ def test_a_malformed_tokenizer_is_one_error(text: str) -> None:
         Tokenizer(TokenizerFile.from_json(text))
 
 
+def test_a_prompt_from_a_locale_without_utf_8_is_understood() -> None:
+    escaped = "café".encode().decode("ascii", "surrogateescape")
+    assert TOKENIZER.encode(escaped) == TOKENIZER.encode("café")
+
+
 def test_a_prompt_in_another_encoding_is_refused() -> None:
     for encode in (TOKENIZER.encode, TOKENIZER.encode_chat):
         with pytest.raises(MemscopeError, match="UTF-8"):
