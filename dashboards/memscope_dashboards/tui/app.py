@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.app import App
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.theme import Theme
 
 from memscope.errors import MemscopeError
@@ -38,6 +38,7 @@ class LiveApp(App[MemscopeError | None]):
         ("p", "pause", "Pause"),
         ("v", "figures", "All figures"),
         ("question_mark", "help", "Help"),
+        Binding("ctrl+c", "quit", show=False, priority=True),
     ]
 
     def __init__(self, feed: Feed, *, period_s: float = PERIOD_S) -> None:

@@ -253,6 +253,17 @@ async def test_out_of_memory_stands_at_the_top(path: Path) -> None:
         assert rows[2].startswith(" Out of memory in step 1: 5.00 MiB requested, 1.00 MiB free.")
 
 
+@pytest.mark.parametrize("screen", ["", "v", "question_mark"])
+async def test_control_c_leaves_every_screen(path: Path, screen: str) -> None:
+    recorded(path)
+    async with live(path) as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 5)
+        if screen:
+            await pilot.press(screen)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not pilot.app.is_running)
+
+
 async def test_all_figures_and_help_open_and_close(path: Path) -> None:
     recorded(path)
     async with live(path) as pilot:
