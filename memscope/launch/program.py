@@ -13,6 +13,8 @@ from memscope.errors import MemscopeError
 
 FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 RESTORED = ("SIGPIPE", "SIGXFSZ")  # Python ignores them; a program inherits that
+# While we do not wait yet, a thread of a library may take SIGCHLD, and it is lost.
+LOOK_SECONDS = 0.5
 
 
 def command_words(words: Sequence[str]) -> list[str]:
@@ -38,7 +40,7 @@ def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
     Signals sent to this process go on to the program; those from the terminal have reached it
     already.
     """
-    if not hasattr(signal, "sigwaitinfo"):
+    if not hasattr(signal, "sigtimedwait"):
         raise MemscopeError("run records on Linux alone.", "Read its recordings here.")
     forwarded = {getattr(signal, name) for name in FORWARDED}
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -66,8 +68,8 @@ def exit_code(status: int) -> int:
 
 def _wait(pid: int, forwarded: set[signal.Signals]) -> int:
     while True:
-        info = signal.sigwaitinfo({*forwarded, signal.SIGCHLD})
-        if info.si_signo == signal.SIGCHLD:
+        info = signal.sigtimedwait({*forwarded, signal.SIGCHLD}, LOOK_SECONDS)
+        if info is None or info.si_signo == signal.SIGCHLD:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 return status
