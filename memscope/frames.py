@@ -29,7 +29,6 @@ MAX_FRAME_BYTES = 1 << 28
 _TAG = re.compile(
     rb"memscope-frame seq=(\d{10}) first=(\d{14}) rows=(\d{8}) body=(\d{12}) crc=([0-9a-f]{8})"
 )
-_TAG_BYTES = len("memscope-frame seq= first= rows= body= crc=") + 10 + 14 + 8 + 12 + 8
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 

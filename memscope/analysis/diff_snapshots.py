@@ -12,7 +12,6 @@ from memscope.interop.guarded import examine
 
 _TARGET = "memscope.analysis.diff_snapshots:measure_stream"
 MOST_GROUPS = 10_000
-MOST_SHOWN_FRAMES = 12
 REST = "all the others"
 NO_HISTORY = "no history was recorded that the peak could be replayed from"
 

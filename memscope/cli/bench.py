@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from memscope.cli.needs import needing
+from memscope.cli.output import appearing
 from memscope.cli.progress import ProgressBars
 from memscope.errors import MemscopeError
 from memscope.writer import check_writable
@@ -35,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_window_options(allocators)
     watching = benches.add_parser("watch-overhead", help="what watching a model costs")
     _add_window_options(watching, takes_model=False)
+    products = benches.add_parser("q8-products", help="ways to compute the q8 product on the host")
+    products.add_argument("--model", help="whose weights (default: SmolLM2-135M-Instruct)")
 
 
 def _add_overhead(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         "cost-curve": run_cost_curve,
         "allocators": run_allocators,
         "watch-overhead": run_watch_overhead,
+        "q8-products": run_products,
     }[args.bench](args)
 
 
@@ -161,6 +164,19 @@ def run_watch_overhead(args: argparse.Namespace) -> int:
     return 0
 
 
+def run_products(args: argparse.Namespace) -> int:
+    """What each way to compute the q8 product costs on the host."""
+    with needing("runner", *RUNNER_PACKAGES):
+        from memscope_runners.bench.q8_products import measure_products
+        from memscope_runners.q8.fetch import open_model
+
+    with ProgressBars() as bars:
+        rows = measure_products(open_model(args.model, bars.update))
+    head = ("product", "ms a token", "error", "bit-stable")
+    print_table([head, *(row.cells() for row in rows)])
+    return 0
+
+
 def check_window_options(args: argparse.Namespace) -> None:
     """Raises MemscopeError for options that measure nothing, or a file that cannot be written."""
     if args.tokens < 4 or args.rounds < 1:
@@ -189,10 +205,8 @@ def show(
 ) -> None:
     """The figures as a file that appears by rename, and as tables or JSON on stdout."""
     if args.output:
-        path = Path(args.output)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-        temporary.replace(path)
+        with appearing(Path(args.output), force=args.force) as unfinished:
+            unfinished.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if args.json:
         print(json.dumps(result))
         return

@@ -37,10 +37,6 @@ class Allowance:
     floor_seconds: float = 30.0
     seconds_per_gibibyte: float = 240.0
 
-    def memory_bytes(self, size: int) -> int:
-        """The most address space for a file of ``size`` bytes."""
-        return self.floor_bytes + self.bytes_per_byte * size
-
     def seconds(self, size: int) -> float:
         """The most time for a file of ``size`` bytes as it lies on disk."""
         return self.floor_seconds + self.seconds_per_gibibyte * size / (1 << 30)
