@@ -6,6 +6,7 @@ A limit is written FIGURE OP VALUE; a bare FIGURE takes its default.
 from __future__ import annotations
 
 import difflib
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -179,7 +180,10 @@ def _parse_value(text: str, definition: FigureDefinition) -> float:
             f"{definition.name} is measured in {definition.unit}, not in {unit!r}.",
             f"Write it like '{definition.name} <= {_example(definition)}'.",
         )
-    return number * factors[unit.upper()]
+    value = number * factors[unit.upper()]
+    if math.isinf(value):
+        raise MemscopeError(f"{text!r} is no number that can be compared.", "Write a finite one.")
+    return value
 
 
 def _factors(unit: str) -> dict[str, float]:

@@ -75,6 +75,8 @@ def test_values_carry_the_units_of_their_figure(text: str, value: float) -> None
         ("", "is no limit"),
         ("<= 2", "is no limit"),
         ("driver.calls_per_step == nan", "not in 'nan'"),
+        ("memory.peak_bytes <= 1e400", "Write a finite one"),
+        ("memory.peak_bytes <= 1e308 TiB", "Write a finite one"),
     ],
 )
 def test_bad_limits_say_what_to_write(text: str, words: str) -> None:
