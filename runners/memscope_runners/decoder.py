@@ -117,34 +117,14 @@ class Decoder:
         if recorder is not None:
             record_facts(recorder, checkpoint, settings, self.device, self.plan)
         try:
-            with self._reporting_oom(-1):
-                fixed = place_fixed(
-                    checkpoint.fixed, self._take("fixed", fixed_bytes(checkpoint.fixed))
-                )
-                self._kv = KvCache(self._take("kv", self.plan.needs.kv_bytes), config, tokens)
-            if host is None:
-                host = self._host = open_host_slabs(
-                    checkpoint,
-                    self.device,
-                    keep=settings.host_keep,
-                    is_streaming=settings.policy != "off",
-                    recorder=recorder,
-                    progress=progress,
-                )
-            if recorder is not None:
-                recorder.fact("host", host.facts())
-                self._record_link(recorder, host)
-            with self._reporting_oom(-1):
-                self._allocator = make_allocator(
-                    settings.allocator, self.device, recorder, self._planned_buffers()
-                )
+            fixed, slabs, allocator = self._acquire(tokens, host, progress)
         except BaseException:
             self.close()
             raise
         self._residency = Residency(
-            PlacedSource(checkpoint.layer_layout, checkpoint.head_layout, fixed, host.slab),
+            PlacedSource(checkpoint.layer_layout, checkpoint.head_layout, fixed, slabs.slab),
             self.device,
-            self._allocator,
+            allocator,
             policy,
             unit=settings.unit,
             prefetch=settings.prefetch,
@@ -211,6 +191,34 @@ class Decoder:
             self._recorder.sample("kv.used_bytes", bytes=self._kv.used_bytes, step=step)
             self._recorder.emit(events.STEP, step, duration_ns=duration_ns)
         return Step(token, logits, duration_ns)
+
+    def _acquire(
+        self, tokens: int, host: HostSlabs | None, progress: Progress
+    ) -> tuple[dict[str, torch.Tensor], HostSlabs, Allocator]:
+        """Takes what the device and the host must hold; whatever it has taken, `close` frees."""
+        checkpoint, settings, recorder = self._checkpoint, self._settings, self._recorder
+        with self._reporting_oom(-1):
+            memory = self._take("fixed", fixed_bytes(checkpoint.fixed))
+            fixed = place_fixed(checkpoint.fixed, memory)
+            kv = self._take("kv", self.plan.needs.kv_bytes)
+            self._kv = KvCache(kv, checkpoint.config, tokens)
+        if host is None:
+            host = self._host = open_host_slabs(
+                checkpoint,
+                self.device,
+                keep=settings.host_keep,
+                is_streaming=settings.policy != "off",
+                recorder=recorder,
+                progress=progress,
+            )
+        if recorder is not None:
+            recorder.fact("host", host.facts())
+            self._record_link(recorder, host)
+        with self._reporting_oom(-1):
+            allocator = self._allocator = make_allocator(
+                settings.allocator, self.device, recorder, self._planned_buffers()
+            )
+        return fixed, host, allocator
 
     def _take(self, owner: str, size: int) -> torch.Tensor:
         driver = Driver(self.device, owner, self._recorder)
