@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from typing import Any
 
@@ -21,6 +22,12 @@ from tests.runners.memory.windows import HEAD_LAYOUT, LAYER_LAYOUT, Occupancy, W
 pytestmark = pytest.mark.gpu
 
 MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_other_tests_is_freed_meanwhile() -> None:
+    gc.collect()
+    torch.cuda.empty_cache()
 
 
 def make_cuda(limit_bytes: int | None) -> CudaDevice:
@@ -96,7 +103,6 @@ def test_copies_of_pinned_memory_are_faster_than_of_other():
 
 
 def test_limit_counts_what_torch_reserved():
-    torch.cuda.empty_cache()
     held = torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
     reserved = torch.cuda.memory_reserved()
     device = CudaDevice(limit_bytes=reserved + 64 * MIB)
@@ -141,7 +147,6 @@ def test_card_that_is_full_says_what_is_left():
 
 def fill_card(runtime: CudaRuntime) -> list[int]:
     """Takes what the driver gives, down to pieces of 2 MiB."""
-    torch.cuda.empty_cache()
     addresses, size = [], 1 << 36
     while size >= 2 * MIB:
         try:
