@@ -102,17 +102,27 @@ def make_row(kind: int, name: str | None, data: object, **fields: int) -> Row:
 def encode_rows(rows: Sequence[Row], start_ns: int, schema: pa.Schema) -> pa.RecordBatch:
     """Rows as one Arrow batch of ``schema``; times relative to ``start_ns``, data as JSON."""
     columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
-    data = columns[_DATA]
-    if data.count(None) < len(data):
-        columns[_DATA] = [
-            None if value is None else json.dumps(value, default=str) for value in data
-        ]
+    columns[_DATA] = _encode_data(columns[_DATA])
     arrays = [_encode(column, field.type) for column, field in zip(columns, schema, strict=True)]
     arrays[0] = pa.array(np.array(columns[0], dtype=np.int64) - start_ns)
     return pa.record_batch(arrays, schema=schema)
 
 
 _DATA = next(index for index, column in enumerate(events.COLUMNS) if column.name == "data")
+
+
+_to_json = json.JSONEncoder(default=str).encode  # made once: `dumps` makes one a call
+
+
+def _encode_data(column: Sequence[Any]) -> Sequence[str | None]:
+    """Values as JSON; one object in many rows, such as a reason, is encoded once."""
+    if column.count(None) == len(column):
+        return column
+    texts: dict[int, str | None] = {id(None): None}
+    for value in column:
+        if id(value) not in texts:
+            texts[id(value)] = _to_json(value)
+    return [texts[id(value)] for value in column]
 
 
 def _encode(column: Sequence[Any], type: pa.DataType) -> pa.Array:
