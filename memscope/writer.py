@@ -64,6 +64,7 @@ class Recorder:
         self._is_in_step = False
         self.step_source: str | None = None  # who begins and ends steps, once somebody has said so
         self._wake = threading.Event()
+        self._flushes: list[threading.Event] = []  # set once the rows of their moment are written
         self._closing = False
         self._turn = threading.Lock()  # guards the next two
         self._is_paused = self._has_paused = False
@@ -142,6 +143,19 @@ class Recorder:
         self._is_in_step = False
         self.emit(events.STEP, number, duration_ns=_clock() - start_ns)
 
+    def flush(self, timeout_s: float) -> bool:
+        """Have all rows of this moment written; whether they were within ``timeout_s``.
+
+        False once the recorder has stopped or is closed, and on the writer's own thread.
+        """
+        is_writer = threading.current_thread() is self._thread
+        if is_writer or self._closing or self.stopped is not None:
+            return False
+        written = threading.Event()
+        self._flushes.append(written)
+        self._wake.set()
+        return written.wait(timeout_s) and self.stopped is None
+
     def close(self) -> None:
         """Write what is left and the end marker; safe to call twice."""
         if self._closing:
@@ -194,18 +208,21 @@ class Recorder:
     def _drain(self) -> None:
         rows, flushed, sampled = self._rows, time.monotonic(), 0.0
         while not self._closing and not self._is_paused:
-            self._wake.wait(WAKE_SECONDS)
+            if self._wake.wait(WAKE_SECONDS):
+                self._wake.clear()  # before looking at what it was set for
             now = time.monotonic()
             if now - sampled >= SAMPLE_SECONDS:
                 sampled = now
                 self._sample_probes()
             self._bound_backlog()
-            if len(rows) >= FLUSH_ROWS or (rows and now - flushed >= FLUSH_SECONDS):
+            is_due = len(rows) >= FLUSH_ROWS or (rows and now - flushed >= FLUSH_SECONDS)
+            if is_due or self._flushes:
                 flushed = now
-                self._flush()
-        self._flush()
+                self._write_out()
+        self._write_out()
 
-    def _flush(self) -> None:
+    def _write_out(self) -> None:
+        asked = len(self._flushes)  # before the rows are counted: each waits for rows before it
         rows = self._rows
         left = len(rows)  # what comes in meanwhile waits: to drain until empty makes tiny batches
         while left > 0:
@@ -216,6 +233,12 @@ class Recorder:
         if self._dropped:
             sums, self._dropped = self._dropped, {}
             self._write_rows(_sum_rows(sums))
+        self._answer_flushes(asked)
+
+    def _answer_flushes(self, count: int) -> None:
+        for written in self._flushes[:count]:
+            written.set()
+        del self._flushes[:count]
 
     def _write_rows(self, rows: list[Row]) -> None:
         self._sequence += 1
@@ -273,6 +296,7 @@ class Recorder:
         self._switch_off()
         self._close_probes()
         self._rows.clear()
+        self._answer_flushes(len(self._flushes))
         with contextlib.suppress(Exception):
             print(f"memscope: recording stopped: {reason}; the program goes on.", file=sys.stderr)
         if _identify(self._file) != self._identity:

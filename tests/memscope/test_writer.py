@@ -281,6 +281,42 @@ def test_a_backlog_keeps_its_order_while_rows_come_in(
     assert steps[-1] == 99
 
 
+def test_a_flush_puts_every_row_before_it_into_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memscope.writer.FLUSH_SECONDS", 60.0)
+    path = tmp_path / "run.mscope"
+    with Recorder(path) as recorder:
+        for number in range(20):
+            recorder.mark(str(number))
+            assert recorder.flush(10.0)
+            assert [row[3] for row in rows_of(path)] == [str(each) for each in range(number + 1)]
+
+
+def test_a_flush_does_nothing_on_the_writers_thread_or_afterwards(tmp_path: Path) -> None:
+    answers = []
+    with Recorder(tmp_path / "run.mscope", probes=[lambda r: answers.append(r.flush(10.0))]) as r:
+        r.mark("there")
+        assert r.flush(10.0)
+    assert answers == [False] * len(answers) != []
+    assert not r.flush(10.0)
+
+
+def test_a_flush_ends_in_time_where_nothing_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(tmp_path / "run.mscope")
+    recorder._pause()  # as while the program forks
+    assert not recorder.flush(0.05)
+    recorder._resume()
+    assert recorder.flush(10.0)
+    monkeypatch.setattr(recorder, "_write", lambda data: (_ for _ in ()).throw(OSError(28, "full")))
+    recorder.mark("lost")
+    assert not recorder.flush(10.0)
+    assert not recorder.flush(10.0)
+    recorder.close()
+
+
 @pytest.mark.parametrize("data", ["text", {"a": 1}, 2, 2.5, [1], True, {"path": Path("x")}])
 def test_data_is_read_back_as_it_was(tmp_path: Path, data: object) -> None:
     with Recorder(tmp_path / "run.mscope") as recorder:
