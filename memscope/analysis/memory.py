@@ -78,3 +78,23 @@ def peak_ratio(timeline: Timeline) -> Measured:
         return peak
     usable = device.usable_bytes if device else None
     return peak / usable if usable else Missing("the device's size is not recorded")
+
+
+def held_bytes(timeline: Timeline) -> int | None:
+    """The most held on GPUs: each one's peak by NVML or by torch, added; None without a GPU."""
+    device = find_device(timeline)
+    if device is None or device.is_host:
+        return None
+    own = peak_bytes(timeline)
+    peaks: dict[int, int] = {}
+    for metric in ("nvml.process_bytes", "torch.reserved_bytes"):
+        for index, series in timeline.device_series(metric).items():
+            peaks[index] = max(peaks.get(index, 0), int(series.peak))
+    sizes = [sum(peaks.values())] if peaks else []
+    return max(sizes + ([] if isinstance(own, Missing) else [int(own)]), default=None)
+
+
+def host_bytes(timeline: Timeline) -> int | None:
+    """The most that the process had resident on the host."""
+    series = timeline.series.get("host.rss_bytes")
+    return None if series is None else int(series.peak)

@@ -1,4 +1,4 @@
-"""Rows that come now and then, kept as they are: facts, marks, phases, out of memory."""
+"""Rows that come now and then, kept as they are: facts, marks, phases, out of memory, a map."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memscope import events
+from memscope.analysis.map_rows import MapRows
 
 if TYPE_CHECKING:
     from memscope.storage import Batch
@@ -50,11 +51,13 @@ class RareRows:
 
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}
+        self.steps_taken_ns = 0  # when steps began to come from where they come from now
         self.ooms: list[OutOfMemory] = []
         self.oom_count = {"engine": 0, "request": 0}
         self.marks: list[Mark] = []
         self.phases: list[Phase] = []
         self.dropped: dict[str, int] = {}
+        self.map = MapRows()
         self.unkept = 0
 
     def add_fact(self, batch: Batch, row: int) -> None:
@@ -62,6 +65,8 @@ class RareRows:
         key = batch.name(row)
         if key is None:
             return
+        if key == "run.step_source":
+            self.steps_taken_ns = int(batch["t_ns"][row])
         if key in self.facts or len(self.facts) < MAX_FACTS:
             self.facts[key] = batch.data(row)
         else:
@@ -81,6 +86,7 @@ class RareRows:
             self._keep(self.phases, Phase(start, end, batch.name(row) or ""))
         for row in batch.where(events.DROPPED).tolist():
             self._add_dropped(batch, row)
+        self.map.add(batch)
 
     def _keep(self, kept: list[Any], item: object) -> None:
         if len(kept) < MAX_KEPT:

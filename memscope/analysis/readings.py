@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MAX_METRICS = 256
 MAX_LATEST = 4096
+BY_DEVICE = ("nvml.process_bytes", "torch.reserved_bytes")
+MAX_DEVICES = 64
 GRANULE_BYTES = 2 << 20
 """What cudaMalloc takes whole above 1 MiB (measured; not documented)."""
 MAX_BYTES = 1 << 50
@@ -35,6 +37,7 @@ class Readings:
     def __init__(self) -> None:
         self._builders: dict[str, SeriesBuilder] = {}
         self._latest: dict[tuple[str, int], Reading] = {}
+        self._by_device: dict[tuple[str, int], SeriesBuilder] = {}
         self.ignored_rows = 0
 
     def add(self, batch: Batch) -> None:
@@ -58,7 +61,15 @@ class Readings:
                 self.ignored_rows += len(part)
                 continue
             builder.add(batch["t_ns"][rows[part]], values[part])
-            self._keep_latest(names[code], batch, rows[part], values[part])
+            self._keep_by_device(names[code], batch, rows[part], values[part])
+
+    def device_series(self, metric: str) -> dict[int, Series]:
+        """Device → its readings of one of the metrics ``BY_DEVICE``, in the order of devices."""
+        return {
+            device: builder.series()
+            for (name, device), builder in sorted(self._by_device.items())
+            if name == metric
+        }
 
     def latest(self, metric: str, device: int = -1) -> Reading | None:
         """The last reading of a metric on one device; None where there is none."""
@@ -69,15 +80,27 @@ class Readings:
         """Devices with readings of their own, in order."""
         return tuple(sorted({device for _, device in self._latest if device >= 0}))
 
-    def _keep_latest(
+    def _keep_by_device(
         self, metric: str, batch: Batch, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]
     ) -> None:
         devices = batch["device"][rows]
         for device in np.unique(devices).tolist():
-            last = np.flatnonzero(devices == device)[-1]
+            mine = np.flatnonzero(devices == device)
+            if metric in BY_DEVICE:
+                self._add_by_device(metric, device, batch["t_ns"][rows[mine]], values[mine])
+            last = mine[-1]
             if (metric, device) in self._latest or len(self._latest) < MAX_LATEST:
                 reading = Reading(int(batch["t_ns"][rows[last]]), float(values[last]))
                 self._latest[metric, device] = reading
+
+    def _add_by_device(
+        self, metric: str, device: int, t_ns: npt.NDArray[np.int64], values: npt.NDArray[Any]
+    ) -> None:
+        key = (metric, device)
+        if key not in self._by_device and len(self._by_device) < MAX_DEVICES * len(BY_DEVICE):
+            self._by_device[key] = SeriesBuilder()
+        if key in self._by_device:
+            self._by_device[key].add(t_ns, values)
 
     def series(self) -> dict[str, Series]:
         """Metric → its series, in the order in which the metrics appeared."""

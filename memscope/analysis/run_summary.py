@@ -7,28 +7,45 @@ from dataclasses import dataclass
 from typing import Any
 
 from memscope.analysis.summary import Summary
-from memscope.analysis.timeline import Timeline
 from memscope.units import format_bytes
 
 FIRST_WORDS = 6
+ALIKE_SHARE = 0.9  # of what the holder held
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of a run. ``device_bytes``: the most that it held on devices, None where not
-    measured; ``host_bytes``: the most resident on the host; ``offset_s``: when its recording began,
-    by the wall clock, after the first one's."""
+    """One process of a run. ``offset_s``: when its recording began, by the wall clock, after the
+    first one's."""
 
     path: str
     summary: Summary
-    device_bytes: int | None
-    host_bytes: int | None
     offset_s: float
 
     @property
     def pid(self) -> int:
         """Its number on its host."""
         return self.summary.header.pid
+
+    @property
+    def rank(self) -> int | None:
+        """Its place among those of a distributed program; None where it has none."""
+        return self.summary.header.rank
+
+    @property
+    def device_bytes(self) -> int | None:
+        """The most that it held on GPUs; None where not measured."""
+        return self.summary.device_bytes
+
+    @property
+    def host_bytes(self) -> int | None:
+        """The most that it had resident on the host."""
+        return self.summary.host_bytes
+
+    @property
+    def words(self) -> str:
+        """How a sentence calls it."""
+        return f"process {self.pid}" if self.rank is None else f"rank {self.rank} ({self.pid})"
 
     @property
     def command(self) -> str:
@@ -84,6 +101,12 @@ class RunSummary:
             return "No process of this run was seen to hold memory of a device."
         total = sum(process.device_bytes or 0 for process in self.processes)
         share = format_bytes(holder.device_bytes or 0)
+        if len(alike := self._alike) > 1:
+            least = format_bytes(min(process.device_bytes or 0 for process in alike))
+            return (
+                f"{len(alike)} processes hold the memory alike: {least} to {share} each at their "
+                f"peaks; all peaks add up to {format_bytes(total)}."
+            )
         if holder is self.first:
             return f"The process that was started, {holder.pid}, held most: {share} at its peak."
         own = self.first.device_bytes
@@ -93,6 +116,16 @@ class RunSummary:
             f"that all peaks add up to. The process that was started, {self.first.pid}, held "
             f"{started}."
         )
+
+    @property
+    def _alike(self) -> list[Process]:
+        """Those that held about as much as the holder."""
+        most = (self.holder.device_bytes if self.holder else None) or 0
+        return [
+            process
+            for process in self.processes
+            if (process.device_bytes or 0) >= ALIKE_SHARE * most > 0
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """The first process as ever; where there are several, all of them and the holder's pid."""
@@ -106,33 +139,12 @@ class RunSummary:
         }
 
 
-def summarize_run(parts: Sequence[tuple[str, Timeline, Summary]]) -> RunSummary:
+def summarize_run(parts: Sequence[tuple[str, Summary]]) -> RunSummary:
     """The run of these recordings, each with its path; the first process's come first."""
     start_ns = parts[0][1].header.started_at_ns
     return RunSummary(
         tuple(
-            Process(
-                path=path,
-                summary=summary,
-                device_bytes=held_bytes(timeline, summary),
-                host_bytes=_peak(timeline, "host.rss_bytes"),
-                offset_s=(timeline.header.started_at_ns - start_ns) / 1e9,
-            )
-            for path, timeline, summary in parts
+            Process(path, summary, (summary.header.started_at_ns - start_ns) / 1e9)
+            for path, summary in parts
         )
     )
-
-
-def held_bytes(timeline: Timeline, summary: Summary) -> int | None:
-    """What a process held on its devices at most: by NVML, else by its own figure."""
-    device = summary.device
-    if device is None or device.is_host:
-        return None
-    own = summary.figures["memory.peak_bytes"].value
-    sizes = [_peak(timeline, "nvml.process_bytes"), None if own is None else int(own)]
-    return max((size for size in sizes if size is not None), default=None)
-
-
-def _peak(timeline: Timeline, metric: str) -> int | None:
-    series = timeline.series.get(metric)
-    return None if series is None else int(series.peak)

@@ -12,7 +12,7 @@ from memscope.analysis.figures import figures
 from memscope.analysis.layers import LayerMemory
 from memscope.analysis.ledger import Ledger, make_ledgers
 from memscope.analysis.limits import Limit, Verdict, judge
-from memscope.analysis.memory import Device, find_device
+from memscope.analysis.memory import Device, find_device, held_bytes, host_bytes
 from memscope.analysis.sentences import write_sentences
 from memscope.analysis.timeline import Timeline
 from memscope.header import Header
@@ -23,7 +23,10 @@ MAX_DEPTH = 32
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Everything that a screen shows as a number comes from here or from the timeline."""
+    """Everything that a screen shows as a number comes from here or from the timeline.
+
+    ``device_bytes`` and ``host_bytes``: the most held on GPUs, and resident on the host.
+    """
 
     header: Header
     state: State
@@ -34,6 +37,8 @@ class Summary:
     ledgers: tuple[Ledger, ...]
     layers: tuple[LayerMemory, ...]
     device: Device | None
+    device_bytes: int | None
+    host_bytes: int | None
     batches: int
     events: int
     steps: int
@@ -72,6 +77,8 @@ def summarize(timeline: Timeline, state: State, *, limits: Sequence[Limit] = ())
         ledgers=make_ledgers(timeline),
         layers=timeline.layer_memory,
         device=find_device(timeline),
+        device_bytes=held_bytes(timeline),
+        host_bytes=host_bytes(timeline),
         batches=timeline.batches,
         events=timeline.events,
         steps=len(timeline.steps),

@@ -15,6 +15,7 @@ from memscope.analysis.counters import CounterFold, DeviceCounters
 from memscope.analysis.flushes import Flushes, FlushFold
 from memscope.analysis.gather import gather
 from memscope.analysis.layers import LayerFold, LayerMemory
+from memscope.analysis.map_rows import MapRows
 from memscope.analysis.moment import Moment, batches_until, parse_moment
 from memscope.analysis.rare_rows import Mark, OutOfMemory, Phase, RareRows, as_count
 from memscope.analysis.readings import DriverBytes, Reading, Readings
@@ -133,6 +134,11 @@ class Timeline:
         return self.steps.after(self.warmup_steps)
 
     @property
+    def steps_taken_ns(self) -> int:
+        """When steps began to come from where they come from now; those before were seconds."""
+        return self._rare.steps_taken_ns
+
+    @property
     def series(self) -> dict[str, Series]:
         """Metric → its readings."""
         return self._readings.series()
@@ -140,6 +146,10 @@ class Timeline:
     def latest(self, metric: str, device: int = -1) -> Reading | None:
         """The last reading of a metric on one device; None where there is none."""
         return self._readings.latest(metric, device)
+
+    def device_series(self, metric: str) -> dict[int, Series]:
+        """Device → its readings of ``nvml.process_bytes`` or ``torch.reserved_bytes``."""
+        return self._readings.device_series(metric)
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -181,6 +191,11 @@ class Timeline:
     def oom_counts(self) -> dict[str, int]:
         """Number of all of them by scope, "engine" and "request"."""
         return dict(self._rare.oom_count)
+
+    @property
+    def map_rows(self) -> MapRows:
+        """Rows of the allocator's last map; ``recorded_map`` makes a map of them."""
+        return self._rare.map
 
     @property
     def marks(self) -> tuple[Mark, ...]:

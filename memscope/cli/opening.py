@@ -63,5 +63,5 @@ def read_run(
     for path in files.paths:
         with Recording(path) as recording:
             timeline = read_timeline(recording, at=at, warmup_steps=warm_up)
-            parts.append((str(path), timeline, summarize(timeline, recording.state)))
+            parts.append((str(path), summarize(timeline, recording.state)))
     return summarize_run(parts), files

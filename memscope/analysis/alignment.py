@@ -1,0 +1,177 @@
+"""The processes of a run on one axis: by step where all that compute have steps, else by the clock.
+
+Steps that a program counts itself are the same moment of its work in every rank, whatever the
+clocks say; how far apart they were by the clock is said beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from memscope.analysis.run_summary import Process, RunSummary
+from memscope.analysis.series import Floats, Series
+from memscope.analysis.timeline import Timeline
+from memscope.units import format_seconds
+
+STEP, CLOCK = "step", "wall clock"
+DEVICE_METRICS = ("nvml.process_bytes", "torch.reserved_bytes")
+HOST_METRIC = "host.rss_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Memory of one process, on one device or (−1) on the host.
+
+    ``at``: steps that had ended, with fractions, or seconds after the first recording began.
+    """
+
+    process: Process
+    device: int
+    at: Floats
+    bytes: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Curves on the axis ``by``; ``metric`` is that of the devices, the same for all of them.
+
+    ``sentence`` says how they are aligned, and what stands apart by how much.
+    """
+
+    by: str
+    sentence: str
+    metric: str | None
+    device_curves: tuple[Curve, ...]
+    host_curves: tuple[Curve, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """A process's own time on the common axis."""
+
+    process: Process
+    timeline: Timeline
+    ends_ns: Floats | None  # of its steps, the first one's start before them; None by the clock
+
+    def curve(self, device: int, series: Series) -> Curve:
+        if self.ends_ns is None:
+            at = series.t_ns / 1e9 + self.process.offset_s
+            return Curve(self.process, device, at, series.maximum)
+        inside = (series.t_ns >= self.ends_ns[0]) & (series.t_ns <= self.ends_ns[-1])
+        at = np.interp(series.t_ns[inside], self.ends_ns, np.arange(len(self.ends_ns)))
+        return Curve(self.process, device, at, series.maximum[inside])
+
+
+def align_run(run: RunSummary, timelines: Sequence[Timeline]) -> Alignment:
+    """The curves of a run; ``timelines`` are those of its processes, in their order."""
+    pairs = list(zip(run.processes, timelines, strict=True))
+    steps = {process.pid: step_bounds(timeline) for process, timeline in pairs}
+    by_step = not why_by_clock(run, timelines)
+    clocks = [
+        _Clock(process, timeline, steps[process.pid] if by_step else None)
+        for process, timeline in pairs
+        if not by_step or process.rank is not None
+    ]
+    metric = _common_metric([clock.timeline for clock in clocks])
+    return Alignment(
+        by=STEP if by_step else CLOCK,
+        sentence=_say_steps(clocks, run) if by_step else _say_clock(run, timelines),
+        metric=metric,
+        device_curves=tuple(_device_curves(clocks, metric)),
+        host_curves=tuple(_host_curves(clocks)),
+    )
+
+
+def step_bounds(timeline: Timeline) -> Floats | None:
+    """Start of the program's first step, then every step's end, in ns; None where it has none.
+
+    Steps of a second each, from before the program's own were known, are left out.
+    """
+    steps = timeline.steps
+    if timeline.facts.get("run.step_source") == "second":
+        return None
+    own = steps.end_ns > timeline.steps_taken_ns
+    if not own.any():
+        return None
+    first = int(np.flatnonzero(own)[0])
+    start = steps.end_ns[first] - max(int(steps.duration_ns[first]), 1)
+    bounds = np.concatenate(([start], steps.end_ns[own]))
+    return np.maximum.accumulate(bounds).astype(np.float64)
+
+
+def why_by_clock(run: RunSummary, timelines: Sequence[Timeline]) -> str:
+    """Why the processes cannot be aligned by step; empty where they can."""
+    for process, timeline in zip(run.processes, timelines, strict=True):
+        has_steps = step_bounds(timeline) is not None
+        if process.rank is None and (process.device_bytes or has_steps):
+            return f"{process.words} has no rank"
+        if process.rank is not None and not has_steps:
+            return f"{process.words} has no steps of its own"
+    ranks = sum(process.rank is not None for process in run.processes)
+    return "" if ranks > 1 else "fewer than two processes have a rank"
+
+
+def _common_metric(timelines: Sequence[Timeline]) -> str | None:
+    """The best metric that every process with readings of a device has."""
+    found = [
+        {metric for metric in DEVICE_METRICS if timeline.device_series(metric)}
+        for timeline in timelines
+    ]
+    shared = [each for each in found if each]
+    return next(
+        (metric for metric in DEVICE_METRICS if shared and all(metric in each for each in shared)),
+        None,
+    )
+
+
+def _device_curves(clocks: Sequence[_Clock], metric: str | None) -> Iterator[Curve]:
+    for clock in clocks if metric else ():
+        for device, series in clock.timeline.device_series(str(metric)).items():
+            if len((curve := clock.curve(max(device, 0), series)).at):
+                yield curve
+
+
+def _host_curves(clocks: Sequence[_Clock]) -> Iterator[Curve]:
+    for clock in clocks:
+        series = clock.timeline.series.get(HOST_METRIC)
+        if series is not None and len((curve := clock.curve(-1, series)).at):
+            yield curve
+
+
+def _say_steps(clocks: Sequence[_Clock], run: RunSummary) -> str:
+    first, *others = [clock for clock in clocks if clock.ends_ns is not None]
+    lags = {clock.process.words: _lag_s(first, clock) for clock in others}
+    far = max(lags, key=lambda words: abs(lags[words]))
+    side = "behind" if lags[far] >= 0 else "ahead of"
+    left = len(run.processes) - len(clocks)
+    note = f" {left} without a rank stands in the table alone." if left else ""
+    return (
+        f"Aligned by step; by the wall clock, {far} was {format_seconds(abs(lags[far]))} {side} "
+        f"{first.process.words} at the end of the same step (median; no rank was further).{note}"
+    )
+
+
+def _lag_s(first: _Clock, other: _Clock) -> float:
+    """By how much ``other`` ended the same steps later: the median."""
+    assert first.ends_ns is not None
+    assert other.ends_ns is not None
+    count = min(len(first.ends_ns), len(other.ends_ns))
+    apart = other.ends_ns[1:count] - first.ends_ns[1:count]
+    return float(np.median(apart)) / 1e9 + other.process.offset_s - first.process.offset_s
+
+
+def _say_clock(run: RunSummary, timelines: Sequence[Timeline]) -> str:
+    others = run.processes[1:]
+    if not others:
+        return "One process; seconds since its recording began."
+    last = max(others, key=lambda process: abs(process.offset_s))
+    side = "after" if last.offset_s >= 0 else "before"
+    hosts = {process.summary.header.host for process in run.processes}
+    clocks = f"; the clocks of {len(hosts)} hosts are taken to agree" if len(hosts) > 1 else ""
+    return (
+        f"Aligned by the wall clock, as {why_by_clock(run, timelines)}: {last.words} began "
+        f"{format_seconds(abs(last.offset_s))} {side} {run.first.words}{clocks}."
+    )
