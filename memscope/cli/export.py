@@ -1,4 +1,4 @@
-"""The events of a recording as an Arrow stream or a Parquet file, for other programs."""
+"""The events of a recording for other programs: Arrow, Parquet, or a trace for Perfetto."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add = parser.add_argument
     add("recording", metavar="RECORDING", help="a file that memscope recorded")
-    add("--to", required=True, choices=sorted(_WRITERS), help="in parquet, kinds stand by name")
+    add(
+        "--to",
+        required=True,
+        choices=sorted(_WRITERS),
+        help="arrow, parquet (kinds stand by name), or perfetto: a trace for ui.perfetto.dev",
+    )
     add("-o", "--output", metavar="FILE", required=True, help="the file to write")
     add("--force", action="store_true", help="overwrite FILE")
 
@@ -34,14 +39,14 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.output)
     with open_recording(args.recording) as recording:
         with appearing(path, force=args.force) as unfinished:
-            rows = _WRITERS[args.to](recording, unfinished)
+            written = _WRITERS[args.to](recording, unfinished)
         state = recording.state
     note = f"; the recording is partial ({state})" if state.is_partial else ""
-    print(f"{path}: {rows:,} events{note}", file=sys.stderr)
+    print(f"{path}: {written}{note}", file=sys.stderr)
     return 3 if state.is_partial else 0
 
 
-def _write_arrow(recording: Recording, path: Path) -> int:
+def _write_arrow(recording: Recording, path: Path) -> str:
     import pyarrow as pa
 
     schema = _schema(recording)
@@ -51,10 +56,10 @@ def _write_arrow(recording: Recording, path: Path) -> int:
         for batch in recording.batches():
             writer.write_batch(batch.record.replace_schema_metadata(schema.metadata))
             rows += batch.rows
-    return rows
+    return f"{rows:,} events"
 
 
-def _write_parquet(recording: Recording, path: Path) -> int:
+def _write_parquet(recording: Recording, path: Path) -> str:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -68,12 +73,28 @@ def _write_parquet(recording: Recording, path: Path) -> int:
             columns[place] = _kind_names(recording.header.kinds, columns[place])
             writer.write_batch(pa.record_batch(columns, schema=schema))
             rows += batch.rows
-    return rows
+    return f"{rows:,} events"
 
 
-_WRITERS: dict[str, Callable[[Recording, Path], int]] = {
+def _write_perfetto(recording: Recording, path: Path) -> str:
+    from memscope.interop.perfetto_trace import TraceWriter
+
+    writer = TraceWriter(recording.header, recording.state)
+    with open(path, "xb") as file:
+        file.write(writer.begin())
+        for batch in recording.batches():
+            file.write(writer.add(batch))
+        file.write(writer.end())
+    left_out = [f"{count:,} {what}" for what, count in writer.left_out.items()]
+    without = f"; left out: {', '.join(left_out)}" if left_out else ""
+    return f"{writer.written:,} events{without}"
+
+
+# What each writes, in words
+_WRITERS: dict[str, Callable[[Recording, Path], str]] = {
     "arrow": _write_arrow,
     "parquet": _write_parquet,
+    "perfetto": _write_perfetto,
 }
 
 

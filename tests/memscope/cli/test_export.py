@@ -14,6 +14,7 @@ from memscope import events
 from tests.memscope.analysis.build import event
 from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import damage_batch, write_recording
+from tests.memscope.interop.perfetto_traces import read_tracks
 
 
 def read_arrow(path: Path) -> pa.Table:
@@ -49,6 +50,21 @@ def test_parquet_names_the_kinds(memscope: Run, tmp_path: Path) -> None:
     table = pq.read_table("copy.parquet")
     assert table.column("kind").to_pylist() == ["upload", "kind 100", "kind -3"]
     assert table.column("bytes").to_pylist() == [5, None, None]
+
+
+def test_a_trace_for_perfetto_holds_every_event(memscope: Run, whole: Path) -> None:
+    found = memscope("export", whole, "--to", "perfetto", "-o", "run.pftrace")
+    tracks = read_tracks(Path("run.pftrace").read_bytes())
+    held = sum(len(each.slices) + len(each.instants) + len(each.counts) for each in tracks)
+    assert (found.code, found.err) == (0, f"run.pftrace: {held:,} events\n")
+    assert {"steps", "layers", "uploads", "evictions"} <= {track.name for track in tracks}
+
+
+def test_a_trace_of_a_cut_file_says_so(memscope: Run, cut: Path) -> None:
+    found = memscope("export", cut, "--to", "perfetto", "-o", "run.pftrace")
+    assert found.code == 3
+    assert "the recording is partial (cut" in found.err
+    assert b"recording cut" in Path("run.pftrace").read_bytes()
 
 
 def test_a_device_or_pipe_is_never_replaced(memscope: Run, whole: Path) -> None:
