@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from memscope.errors import MemscopeError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from memscope.analysis.limits import Limit
     from memscope.analysis.run_summary import RunSummary
     from memscope.analysis.summary import Summary
+    from memscope.analysis.timeline import Timeline
     from memscope.run_files import RunFiles
 
 
@@ -54,14 +55,22 @@ def read_run(
     Raises MemscopeError.
     """
     from memscope.analysis.run_summary import summarize_run
+    from memscope.run_files import find_run
+
+    files = find_run(argument)
+    parts = read_processes(files, at=at, warm_up=warm_up)
+    return summarize_run([(path, summary) for path, summary, _ in parts]), files
+
+
+def read_processes(
+    files: RunFiles, *, at: str, warm_up: int | None
+) -> Iterator[tuple[str, Summary, Timeline]]:
+    """The processes of a run one by one, the first one first. Raises MemscopeError."""
     from memscope.analysis.summary import summarize
     from memscope.analysis.timeline import read_timeline
     from memscope.recording import Recording
-    from memscope.run_files import find_run
 
-    files, parts = find_run(argument), []
     for path in files.paths:
         with Recording(path) as recording:
             timeline = read_timeline(recording, at=at, warmup_steps=warm_up)
-            parts.append((str(path), summarize(timeline, recording.state)))
-    return summarize_run(parts), files
+            yield str(path), summarize(timeline, recording.state), timeline

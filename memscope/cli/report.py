@@ -1,24 +1,28 @@
-"""A recording as one HTML file that works offline: verdicts, figures, charts."""
+"""A run as one HTML file that works offline: its processes, verdicts, figures, charts."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memscope.cli.needs import needing
-from memscope.cli.opening import add_warmup
+from memscope.cli.opening import add_warmup, read_processes
 from memscope.cli.output import appearing, check_free, output_folder
+from memscope.cli.run_summary import file_notes
 
 if TYPE_CHECKING:
-    from memscope.storage import State
+    from memscope.analysis.residency_map import ResidencyMap
+    from memscope.analysis.timeline import Timeline
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add = parser.add_argument
-    add("recording", metavar="RECORDING", help="a file that memscope recorded; it may still grow")
+    text = "a file that memscope recorded, which may still grow; a folder or a glob of a run's"
+    add("recording", metavar="RECORDING", help=text)
     add("-o", "--output", metavar="FILE", help="the page to write (default: its name, .html)")
     add("--force", action="store_true", help="overwrite FILE")
     add("--at", metavar="WHEN", default="end", help="batch:N, step:N, 12.5s, peak or end")
@@ -26,16 +30,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the page and print its path; 3 where the recording is partial."""
+    """Write the page and print its path; 3 where a recording is partial."""
     path = report_path(args.recording, args.output)
-    state = write_report(args.recording, path, force=args.force, at=args.at, warm_up=args.warm_up)
+    is_partial = write_report(
+        args.recording, path, force=args.force, at=args.at, warm_up=args.warm_up
+    )
     print(path)
-    return 3 if state.is_partial else 0
+    return 3 if is_partial else 0
 
 
 def report_path(recording: str, output: str | None = None) -> Path:
-    """``output``, else the recording's name with .html where files without `-o` go."""
-    return Path(output) if output else output_folder() / f"{Path(recording).stem}.html"
+    """``output``, else the first recording's name with .html where files without `-o` go."""
+    from memscope.run_files import find_run
+
+    return Path(output) if output else output_folder() / f"{find_run(recording).first.stem}.html"
 
 
 def write_report(
@@ -45,24 +53,43 @@ def write_report(
     force: bool = False,
     at: str = "end",
     warm_up: int | None = None,
-) -> State:
-    """Write the page of the recording ``source`` at ``path``; the recording's state.
+) -> bool:
+    """Write the page of the run ``source`` at ``path``; whether a recording of it is partial.
 
-    Raises MemscopeError where one cannot be read or the other not written; then ``path`` is as
-    it was.
+    In detail it shows the process that held most, else the first. Raises MemscopeError where one
+    cannot be read or the page not written; then ``path`` is as it was.
     """
     with needing("dashboards", "plotly"):
         from memscope_dashboards.html.report import render_report
-    from memscope.analysis.residency_map import read_residency_map
-    from memscope.analysis.summary import summarize
-    from memscope.analysis.timeline import read_timeline
-    from memscope.recording import open_recording
+        from memscope_dashboards.html.run_overview import RunOverview
+    from memscope.analysis.alignment import align_run
+    from memscope.analysis.run_summary import summarize_run
+    from memscope.run_files import find_run
 
     check_free(path, force=force)  # before the work, too
-    with open_recording(source) as recording:
-        timeline = read_timeline(recording, at=at, warmup_steps=warm_up)
-        summary = summarize(timeline, recording.state)
-        page = render_report(summary, timeline, read_residency_map(recording, timeline, at=at))
-        with appearing(path, force=force) as unfinished:
-            unfinished.write_text(page, encoding="utf-8", newline="\n")
-        return recording.state
+    files = find_run(source)
+    parts = list(read_processes(files, at=at, warm_up=warm_up))
+    run = summarize_run([(name, summary) for name, summary, _ in parts])
+    timelines = [timeline for _, _, timeline in parts]
+    shown = run.holder or run.first
+    timeline = timelines[run.processes.index(shown)]
+    overview = RunOverview(run, align_run(run, timelines), shown)
+    page = render_report(
+        shown.summary,
+        timeline,
+        _read_map(shown.path, timeline, at),
+        overview if overview.is_needed else None,
+    )
+    with appearing(path, force=force) as unfinished:
+        unfinished.write_text(page, encoding="utf-8", newline="\n")
+    for note in file_notes(files):
+        print(f"memscope: {note}", file=sys.stderr)
+    return run.is_partial
+
+
+def _read_map(path: str, timeline: Timeline, at: str) -> ResidencyMap:
+    from memscope.analysis.residency_map import read_residency_map
+    from memscope.recording import Recording
+
+    with Recording(path) as recording:
+        return read_residency_map(recording, timeline, at=at)

@@ -19,7 +19,7 @@ def run_lines(run: RunSummary) -> list[str]:
     """The table, and which process holds the memory; nothing where there is one process alone."""
     if run.sentence is None:
         return []
-    count = f"run of {len(run.processes)} processes, aligned by step, else by the wall clock"
+    count = f"run of {len(run.processes)} processes; begun is by the wall clock"
     rows = [HEADINGS, *map(_row, run.processes)]
     return [count, *align(rows), f"  {clean(run.sentence)}"]
 

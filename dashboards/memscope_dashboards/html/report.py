@@ -19,14 +19,24 @@ from memscope_dashboards.html.facts import render_facts, subtitle, title
 from memscope_dashboards.html.figures import draw_charts
 from memscope_dashboards.html.ledger_table import render_ledgers
 from memscope_dashboards.html.markup import embed_json, escape, fill, resource
+from memscope_dashboards.html.run_overview import RunOverview, draw_overview, render_overview
 from memscope_dashboards.html.tables import render_figures, render_glance, render_verdicts
 
 
-def render_report(summary: Summary, timeline: Timeline, residency_map: ResidencyMap) -> str:
-    """The whole page as text, to be written as UTF-8 with line feeds alone."""
+def render_report(
+    summary: Summary,
+    timeline: Timeline,
+    residency_map: ResidencyMap,
+    overview: RunOverview | None = None,
+) -> str:
+    """The whole page as text, to be written as UTF-8 with line feeds alone.
+
+    ``overview``: the run that the recording is part of, shown before it.
+    """
     library = get_plotlyjs()
     script = resource("page.js")
     charts = draw_charts(timeline, residency_map)
+    run_charts = (draw_overview(overview.alignment),) if overview is not None else ()
     return fill(
         resource("template.html") + "\n",
         policy=content_policy(script, library),
@@ -34,6 +44,7 @@ def render_report(summary: Summary, timeline: Timeline, residency_map: Residency
         title=escape(title(summary)),
         subtitle=escape(subtitle(summary)),
         style=resource("style.css"),
+        run=_run(overview, run_charts),
         alerts=render_alerts(summary, timeline),
         verdicts=render_verdicts(summary),
         glance=render_glance(summary),
@@ -42,10 +53,16 @@ def render_report(summary: Summary, timeline: Timeline, residency_map: Residency
         figures=render_figures(summary),
         facts=render_facts(summary),
         footer=_footer(library),
-        data=_chart_data(charts),
+        data=_chart_data((*run_charts, *charts)),
         plotly=base64.b64encode(gzip.compress(library.encode(), 9, mtime=0)).decode(),
         script=script,
     )
+
+
+def _run(overview: RunOverview | None, charts: tuple[Chart, ...]) -> str:
+    if overview is None:
+        return ""
+    return f'<section id="run">{render_overview(overview)}{"".join(map(_chart, charts))}</section>'
 
 
 def content_policy(*scripts: str) -> str:

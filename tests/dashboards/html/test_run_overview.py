@@ -1,0 +1,129 @@
+"""The report of a run of several processes: one page, a table of all, memory on one axis."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memscope import Recorder, events
+from memscope.cli import main
+
+pytest.importorskip("plotly")
+GIB = 1 << 30
+HOSTILE = "<script>alert(1)</script>"
+
+
+def record_process(
+    path: Path,
+    pid: int,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    rank: int | None = None,
+    held: dict[int, int] | None = None,
+    steps: int = 0,
+) -> None:
+    """``held``: device → bytes, read at each of ``steps`` and once before them."""
+    with monkeypatch.context() as patched:
+        patched.setenv("MEMSCOPE_RUN_ID", "a")
+        patched.setattr(os, "getpid", lambda: pid)
+        patched.setattr("sys.argv", ["train.py", HOSTILE])
+        if rank is not None:
+            patched.setenv("RANK", str(rank))
+        recorder = Recorder(path)
+    recorder.sample("host.rss_bytes", bytes=pid << 20)
+    for device in held or {}:
+        recorder.fact(f"cuda.{device}", {"name": "H200", "kind": "cuda", "total_bytes": 140 * GIB})
+    for step in range(-1, steps):
+        if step == 0:
+            recorder.take_steps("program")
+        for device, size in (held or {}).items():
+            recorder.sample("torch.reserved_bytes", bytes=size, device=device)
+        if step >= 0:
+            recorder.emit(events.STEP, step, duration_ns=1000)
+    recorder.close()
+
+
+def make_page(folder: Path) -> tuple[str, list[dict[str, Any]]]:
+    """The page of the run in ``folder`` and the traces of its run chart."""
+    page = folder / "page.html"
+    assert main(["report", str(folder), "-o", str(page), "--force"]) == 0
+    text = page.read_text()
+    found = re.search(r'<script type="application/json" id="chart-data">(.*?)</script>', text)
+    assert found is not None
+    charts = {chart["id"]: chart["figure"]["data"] for chart in json.loads(found[1])}
+    return text, charts.get("plot-run", [])
+
+
+def test_server_shows_its_child_that_holds_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_process(tmp_path / "run.mscope", 100, monkeypatch)
+    record_process(tmp_path / "run.200.mscope", 200, monkeypatch, held={0: GIB})
+    text, traces = make_page(tmp_path)
+    assert "A run of 2 processes" in text
+    assert "Child 200 holds the memory: 1.00 GiB" in text
+    assert "200 (below)" in text
+    assert "Aligned by the wall clock" in text
+    assert [trace["name"] for trace in traces] == [
+        "process 200, device 0",
+        "process 100",
+        "process 200",
+    ]
+    assert HOSTILE not in text
+
+
+def test_ranks_stand_on_an_axis_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank in range(2):
+        path = tmp_path / f"run.{rank}.mscope"
+        record_process(path, 10 + rank, monkeypatch, rank=rank, held={0: GIB}, steps=3)
+    text, traces = make_page(tmp_path)
+    assert "Aligned by step; by the wall clock, rank 1 (11) was" in text
+    assert "2 processes hold the memory alike" in text
+    assert "steps that had ended" in text
+    assert [trace["name"] for trace in traces][:2] == [
+        "rank 0 (10), device 0",
+        "rank 1 (11), device 0",
+    ]
+
+
+def test_devices_of_one_process_stand_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_process(tmp_path / "run.mscope", 100, monkeypatch, held={0: GIB, 1: 2 * GIB})
+    text, traces = make_page(tmp_path)
+    assert "One process on several devices" in text
+    assert ">3.00 GiB<" in text
+    assert len({trace["line"]["dash"] for trace in traces[:2]}) == 2
+
+
+def test_one_process_on_one_device_has_no_overview(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_process(tmp_path / "run.mscope", 100, monkeypatch, held={0: GIB})
+    text, traces = make_page(tmp_path)
+    assert 'id="run"' not in text
+    assert traces == []
+
+
+def test_thirty_processes_leave_the_low_ones_out_and_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pid in range(1, 31):
+        record_process(tmp_path / f"run.{pid}.mscope", pid, monkeypatch, held={0: pid << 20})
+    text, traces = make_page(tmp_path)
+    assert "12 curves that stay lower are left out" in text
+    assert len(traces) == 48
+
+
+def test_page_is_named_after_the_first_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record_process(tmp_path / "run.mscope", 100, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", "."]) == 0
+    assert capsys.readouterr().out == "run.html\n"
