@@ -1,0 +1,176 @@
+"""Rows of the allocator's map as they come: those of the last map, as columns, and no more.
+
+All rows of one map carry the moment of its reading, so that another moment begins another map.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from memscope import events
+from memscope.interop.snapshot_values import DEFAULT_POOL, MAX_BYTES, Names, PoolId, harmless
+from memscope.interop.tables import join
+from memscope.interop.torch_snapshot import ALLOCATED, INACTIVE, PENDING
+
+if TYPE_CHECKING:
+    from memscope.storage import Batch
+
+Numbers = npt.NDArray[np.int64]
+
+MAX_ROWS = 250_000  # of segments and blocks together
+MAX_STACKS = 20_000
+MAX_FRAMES = 12
+MAX_FRAME_CHARACTERS = 300
+STATES = {
+    "active_allocated": ALLOCATED,
+    "active_pending_free": PENDING,
+    "active_awaiting_free": PENDING,
+    "inactive": INACTIVE,
+}
+UNKNOWN_STATE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class MapTable:
+    """Segments and blocks, one value a row, in the order of the file.
+
+    ``state`` is −1 in a segment's row. ``pool`` and ``stack`` are numbers into ``MapRows.pools``
+    and ``MapRows.stacks``, of which −1 is none.
+    """
+
+    device: Numbers
+    address: Numbers
+    bytes: Numbers
+    requested: Numbers
+    stream: Numbers
+    state: Numbers
+    pool: Numbers
+    stack: Numbers
+    is_segment: npt.NDArray[np.bool_]
+    is_small: npt.NDArray[np.bool_]
+    is_expandable: npt.NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.address)
+
+
+@dataclass(frozen=True, slots=True)
+class _Detail:
+    """What the column ``data`` of a row says."""
+
+    state: int = UNKNOWN_STATE
+    pool: int = 0
+    stack: int = -1
+    is_small: bool = False
+    is_expandable: bool = False
+
+
+class MapRows:
+    """Takes batches; keeps the rows of the latest map, ``MAX_ROWS`` of them."""
+
+    def __init__(self) -> None:
+        self.t_ns = -1
+        self._begin(-1)
+
+    def _begin(self, t_ns: int) -> None:
+        self.t_ns = t_ns
+        self.unkept_rows = 0
+        self._parts: list[MapTable] = []
+        self._kept = 0
+        self._pools = Names[PoolId](first=DEFAULT_POOL)
+        self._stacks: dict[tuple[str, ...], int] = {}
+
+    def add(self, batch: Batch) -> None:
+        """Keep what ``batch`` holds of the latest map."""
+        kind = batch["kind"]
+        rows = np.flatnonzero((kind == events.SEGMENT) | (kind == events.BLOCK))
+        if not len(rows):
+            return
+        times = batch["t_ns"][rows]
+        if times.max() > self.t_ns:
+            self._begin(int(times.max()))
+        rows = rows[times == self.t_ns]
+        kept = rows[: max(MAX_ROWS - self._kept, 0)]
+        self.unkept_rows += len(rows) - len(kept)
+        self._kept += len(kept)
+        if len(kept):
+            self._parts.append(self._table(batch, kept))
+
+    @property
+    def table(self) -> MapTable | None:
+        """The rows kept; None where there is no map."""
+        return join(self._parts) if self._parts else None
+
+    @property
+    def pools(self) -> tuple[PoolId, ...]:
+        """Memory pools by number; the default one is 0."""
+        return self._pools.values
+
+    @property
+    def stacks(self) -> list[tuple[str, ...]]:
+        """Call stacks by number, each the innermost frame first."""
+        return list(self._stacks)
+
+    def _table(self, batch: Batch, rows: Numbers) -> MapTable:
+        size = np.clip(batch["bytes"][rows], -1, MAX_BYTES)
+        value = batch["value"][rows]  # bytes requested
+        requested = np.where((value >= 0) & (value < size), value, size)
+        encoded = batch.record.column("data").take(rows).dictionary_encode()
+        codes = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy()
+        details = [*map(self._detail, encoded.dictionary.to_pylist()), _Detail()]
+
+        def column(name: str, kind: type = np.int64) -> npt.NDArray[Any]:
+            values: npt.NDArray[Any] = np.array(
+                [getattr(detail, name) for detail in details], dtype=kind
+            )
+            return np.asarray(values[codes])
+
+        return MapTable(
+            device=batch["device"][rows].astype(np.int64),
+            address=np.minimum(batch["address"][rows], 1 << 62).astype(np.int64),
+            bytes=size,
+            requested=requested.astype(np.int64),
+            stream=batch["stream"][rows],
+            state=column("state"),
+            pool=column("pool"),
+            stack=column("stack"),
+            is_segment=batch["kind"][rows] == events.SEGMENT,
+            is_small=column("is_small", bool),
+            is_expandable=column("is_expandable", bool),
+        )
+
+    def _detail(self, text: str) -> _Detail:
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError):
+            return _Detail()
+        if not isinstance(data, dict):
+            return _Detail()
+        state = data.get("state")
+        return _Detail(
+            state=STATES.get(state, UNKNOWN_STATE) if isinstance(state, str) else UNKNOWN_STATE,
+            pool=self._pool(data.get("pool")),
+            stack=self._stack(data.get("frames")),
+            is_small=data.get("type") == "small",
+            is_expandable=data.get("is_expandable") is True,
+        )
+
+    def _pool(self, value: Any) -> int:
+        if not isinstance(value, list) or len(value) != 2 or set(map(type, value)) != {int}:
+            return 0
+        first, second = value
+        return self._pools.code((first, second)) if max(map(abs, value)) < 1 << 63 else 0
+
+    def _stack(self, value: Any) -> int:
+        if not isinstance(value, list) or set(map(type, value)) != {str}:
+            return -1
+        frames = tuple(harmless(text[:MAX_FRAME_CHARACTERS]) for text in value[:MAX_FRAMES])
+        if frames not in self._stacks and len(self._stacks) >= MAX_STACKS:
+            return -1
+        return self._stacks.setdefault(frames, len(self._stacks))
