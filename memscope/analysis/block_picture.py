@@ -1,0 +1,228 @@
+"""The allocator's map for a page: segments as rows to scale, blocks as cells, with their owners."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from memscope.analysis.block_map import Cells, read_cells
+from memscope.analysis.holders import name_stack, name_stream
+from memscope.analysis.recorded_map import recorded_map
+from memscope.interop.torch_snapshot import ALLOCATED, INACTIVE, PENDING
+
+if TYPE_CHECKING:
+    from memscope.analysis.memory_map import MemoryMap
+    from memscope.analysis.timeline import Timeline
+    from memscope.interop.snapshot_values import Stacks
+    from memscope.interop.torch_snapshot import Snapshot
+
+Numbers = npt.NDArray[np.int64]
+
+MOST_ROWS = 60
+MOST_CELLS = 3000
+MOST_SEGMENTS = 4000
+ROW_CELLS = 400  # of a panel's largest segment: what a screen shows of it
+PANELS, PANEL_BITS = 3, 3
+LEAST_SHARE = 16  # of a panel's width, for a segment to be drawn in detail
+_STATES = {1 << ALLOCATED: "allocated", 1 << PENDING: "pending", 1 << INACTIVE: "free"}
+MIXED = "mixed"
+
+
+@dataclass(frozen=True, slots=True)
+class PictureCell:
+    """A block, or neighbours too small to be told apart.
+
+    ``offset`` and ``bytes`` are of one segment, the other figures of all the row's segments.
+    ``state``: allocated, pending (another stream may still use it), free, or mixed.
+    ``owner``: who allocated the largest live block of the first segment; empty where unknown.
+    """
+
+    offset: int
+    bytes: int
+    state: str
+    allocated_bytes: int
+    pending_bytes: int
+    free_bytes: int
+    blocks: int
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class PictureRow:
+    """Segments of one size that look the same.
+
+    ``pool`` and ``stream`` are empty for the default ones.
+    """
+
+    bytes: int
+    segments: int
+    pool: str
+    stream: str
+    is_expandable: bool
+    cells: tuple[PictureCell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Rows of one scale, the largest first. Blocks below ``resolution_bytes`` share a cell."""
+
+    rows: tuple[PictureRow, ...]
+    resolution_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPicture:
+    """The map of one device, segments of about the same size on one panel.
+
+    ``t_ns``: when it was, in a recording. ``missing_segments``: those that the recording lacks.
+    """
+
+    panels: tuple[Panel, ...]
+    reserved_bytes: int
+    segments: int
+    device: int
+    t_ns: int | None = None
+    missing_segments: int = 0
+    missing_bytes: int = 0
+
+    @property
+    def rows(self) -> tuple[PictureRow, ...]:
+        """The rows of all panels."""
+        return tuple(row for panel in self.panels for row in panel.rows)
+
+    @property
+    def drawn_segments(self) -> int:
+        """Segments that the rows stand for."""
+        return sum(row.segments for row in self.rows)
+
+    @property
+    def drawn_bytes(self) -> int:
+        """Bytes that the rows stand for."""
+        return sum(row.segments * row.bytes for row in self.rows)
+
+
+def recorded_picture(timeline: Timeline) -> BlockPicture | None:
+    """The last map that ``timeline`` holds; None where it holds none."""
+    found = recorded_map(timeline)
+    memory = None if found is None else found.memory
+    if found is None or memory is None or not len(memory.segments):
+        return None
+    picture = draw_picture(memory, found.snapshot, device=found.device)
+    return replace(
+        picture,
+        t_ns=found.t_ns,
+        missing_segments=found.left_out_segments,
+        missing_bytes=found.left_out_bytes,
+    )
+
+
+def draw_picture(memory: MemoryMap, snapshot: Snapshot, *, device: int) -> BlockPicture:
+    """At most ``MOST_ROWS`` rows of ``MOST_CELLS`` cells together: those with most memory."""
+    sizes = memory.segments.bytes
+    which = np.sort((-sizes).argsort(kind="stable")[:MOST_SEGMENTS])
+    panel, resolution = _scales(sizes)
+    while True:
+        cells = read_cells(memory, resolution)
+        groups = sorted(_group(memory, cells, which), key=lambda group: -group.total_bytes)
+        groups = groups[:MOST_ROWS]
+        if sum(group.cells for group in groups) <= MOST_CELLS:
+            break
+        resolution *= 2
+    groups.sort(key=lambda group: (-group.bytes, -len(group.begins)))
+    return BlockPicture(
+        panels=tuple(
+            Panel(tuple(_row(memory, snapshot, cells, group) for group in alike), least)
+            for least, alike in _by_panel(groups, panel, resolution)
+        ),
+        reserved_bytes=memory.reserved_bytes,
+        segments=len(sizes),
+        device=device,
+    )
+
+
+def _scales(sizes: Numbers) -> tuple[Numbers, Numbers]:
+    """Of each segment its panel, and the bytes that can just be seen there.
+
+    A panel holds what has at least an eighth of its largest, so that small segments can be seen
+    beside one of many GiB; the last holds all that are smaller. What has less than a sixteenth of
+    the panel's width is one cell: dozens of small segments would each look a little different.
+    """
+    largest = int(sizes.max(initial=1))
+    panel = np.log2(largest / np.maximum(sizes, 1)).astype(np.int64) // PANEL_BITS
+    panel = np.minimum(panel, PANELS - 1)
+    width = largest >> PANEL_BITS * panel
+    resolution = np.where(sizes * LEAST_SHARE < width, sizes + 1, width // ROW_CELLS)
+    return panel, np.maximum(resolution, 1)
+
+
+def _by_panel(
+    groups: list[_Alike], panel: Numbers, resolution: Numbers
+) -> Iterator[tuple[int, list[_Alike]]]:
+    for _, alike in itertools.groupby(groups, key=lambda group: int(panel[group.segment])):
+        found = list(alike)
+        yield int(resolution[[group.segment for group in found]].min()), found
+
+
+@dataclass(slots=True)
+class _Alike:
+    """Segments that look the same, by the first of them; ``begins``: first cell of each."""
+
+    segment: int
+    bytes: int
+    cells: int
+    begins: list[int] = field(default_factory=list)
+
+    @property
+    def total_bytes(self) -> int:
+        return self.bytes * len(self.begins)
+
+
+def _group(memory: MemoryMap, cells: Cells, which: Numbers) -> list[_Alike]:
+    segments = memory.segments
+    places = np.searchsorted(cells.segment, [which, which + 1]).T.tolist()
+    is_mixed = (cells.states & (cells.states - 1)) > 0
+    states = np.where(is_mixed, 0, cells.states)
+    shape = np.stack((cells.offset, cells.bytes, states), axis=1)
+    kind = np.stack((segments.pool, segments.stream, segments.is_expandable, segments.bytes), 1)
+    found: dict[bytes, _Alike] = {}
+    for segment, (begin, end) in zip(which.tolist(), places, strict=True):
+        key = kind[segment].tobytes() + shape[begin:end].tobytes()
+        alike = found.setdefault(key, _Alike(segment, int(segments.bytes[segment]), end - begin))
+        alike.begins.append(begin)
+    return list(found.values())
+
+
+def _row(memory: MemoryMap, snapshot: Snapshot, cells: Cells, group: _Alike) -> PictureRow:
+    segments, segment = memory.segments, group.segment
+    pool, stream = int(segments.pool[segment]), int(segments.stream[segment])
+    return PictureRow(
+        bytes=group.bytes,
+        segments=len(group.begins),
+        pool=f"private pool {snapshot.pools[pool]}" if pool else "",
+        stream=name_stream(stream) if stream else "",
+        is_expandable=bool(segments.is_expandable[segment]),
+        cells=tuple(_cell(cells, group, number, snapshot.stacks) for number in range(group.cells)),
+    )
+
+
+def _cell(cells: Cells, group: _Alike, number: int, stacks: Stacks) -> PictureCell:
+    """The ``number``-th cell of segments that are alike, their bytes together."""
+    first, every = group.begins[0] + number, np.array(group.begins) + number
+    allocated = int(cells.allocated_bytes[every].sum())
+    pending = int(cells.pending_bytes[every].sum())
+    stack = int(cells.stack[first])
+    return PictureCell(
+        offset=int(cells.offset[first]),
+        bytes=int(cells.bytes[first]),
+        state=_STATES.get(int(cells.states[first]), MIXED),
+        allocated_bytes=allocated,
+        pending_bytes=pending,
+        free_bytes=int(cells.bytes[every].sum()) - allocated - pending,
+        blocks=int(cells.blocks[every].sum()),
+        owner=name_stack(stacks, stack) if stack >= 0 else "",
+    )
