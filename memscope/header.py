@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,26 @@ from memscope.events import COLUMNS, KINDS
 
 FORMAT = (1, 0)
 COMMAND_CHARS = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Which part of a recording a file is; one that never grew past a segment is the first.
+
+    ``first_row``: events before it, all parts together. ``begins_ns``: since the recording began.
+    ``rows``: events that it held before it was thinned to sums; 0 where it never was.
+    """
+
+    number: int = 1
+    first_sequence: int = 1
+    first_row: int = 0
+    begins_ns: int = 0
+    rows: int = 0
+
+    @property
+    def is_thinned(self) -> bool:
+        """Whether most of its events are sums a step and kind."""
+        return self.rows > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +53,12 @@ class Header:
     started_at_ns: int
     started_monotonic_ns: int
     command: tuple[str, ...]
+    segment: Segment = Segment()
+
+    @property
+    def recording(self) -> tuple[str, str, int, int]:
+        """What the segments of one recording have in common, and no other file has."""
+        return self.run_id, self.host, self.pid, self.started_at_ns
 
 
 def new_header() -> dict[str, Any]:
@@ -48,6 +74,11 @@ def new_header() -> dict[str, Any]:
         "started_monotonic_ns": time.monotonic_ns(),
         "command": _command(),
     }
+
+
+def with_segment(header: Mapping[str, Any], segment: Segment) -> dict[str, Any]:
+    """The header of another segment of the same recording."""
+    return {**header, "segment": asdict(segment)}
 
 
 def _command() -> list[str]:
@@ -86,7 +117,15 @@ def parse_header(fields: Mapping[str, Any]) -> Header:
         started_at_ns=started_at_ns,
         started_monotonic_ns=int(fields["started_monotonic_ns"]),
         command=tuple(map(str, fields["command"])),
+        segment=_parse_segment(fields.get("segment", {})),
     )
+
+
+def _parse_segment(fields: Mapping[str, Any]) -> Segment:
+    known = {name: int(fields[name]) for name in Segment.__slots__ if name in fields}
+    if not all(0 <= number < 1 << 62 for number in known.values()):
+        raise ValueError("no segment of a recording")
+    return Segment(**known)
 
 
 def check_columns(schema: pa.Schema) -> None:

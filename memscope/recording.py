@@ -6,28 +6,30 @@ import os
 from collections.abc import Iterator
 from typing import Self
 
+from memscope.chain import Chain
 from memscope.errors import MemscopeError
 from memscope.header import Header
-from memscope.storage import Batch, Scanner, State
+from memscope.storage import Batch, State
 
 
 class Recording:
     """Raw facts only, as they stood when it was opened; what grows afterwards is not in it.
 
-    Batches are read from the file each time they are asked for, so that memory stays flat.
+    Batches are read from the file each time they are asked for, so that memory stays flat. Older
+    segments beside the file at ``path`` come first.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Raises MemscopeError where ``path`` is no readable recording."""
         try:
-            self._scanner = Scanner(path)
+            self._chain = Chain(path)
         except FileNotFoundError:
             raise MemscopeError(f"{path} is empty.", "Record again.") from None
-        self._frames = self._scanner.scan()
-        self.path = self._scanner.path
-        self.header: Header = self._scanner.header
-        self.schema = self._scanner.schema
-        self.state: State = self._scanner.state()
+        self._pieces = self._chain.scan()
+        self.path = self._chain.path
+        self.header: Header = self._chain.header
+        self.schema = self._chain.schema
+        self.state: State = self._chain.state()
 
     def __enter__(self) -> Self:
         return self
@@ -37,16 +39,16 @@ class Recording:
 
     def close(self) -> None:
         """Close the file."""
-        self._scanner.close()
+        self._chain.close()
 
     def __len__(self) -> int:
         """Number of whole batches."""
-        return len(self._frames)
+        return len(self._pieces)
 
     def batches(self, limit: int | None = None) -> Iterator[Batch]:
         """The first ``limit`` batches, or all of them, decoded one at a time."""
-        for frame in self._frames[:limit]:
-            yield self._scanner.read(frame)
+        for piece in self._pieces[:limit]:
+            yield self._chain.read(piece)
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:

@@ -111,7 +111,22 @@ def encode_rows(rows: Sequence[Row], start_ns: int, schema: pa.Schema) -> pa.Rec
 _DATA = next(index for index, column in enumerate(events.COLUMNS) if column.name == "data")
 
 
-_to_json = json.JSONEncoder(default=str).encode  # made once: `dumps` makes one a call
+_encode_json = json.JSONEncoder(default=str).encode  # made once: `dumps` makes one a call
+MAX_TEXT_CHARS = 10_000
+
+
+def _to_json(value: Any) -> str:
+    """``value`` as JSON; what JSON has no form for (keys that are tuples, a list in itself) as text
+    with a note: one odd object must not end a recording."""
+    try:
+        return _encode_json(value)
+    except Exception as error:
+        note = f"no JSON: {type(error).__name__}: {error}"
+    try:
+        text = repr(value)
+    except Exception:
+        text = object.__repr__(value)
+    return _encode_json({"text": text[:MAX_TEXT_CHARS], "note": note[:MAX_TEXT_CHARS]})
 
 
 def _encode_data(column: Sequence[Any]) -> Sequence[str | None]:

@@ -19,6 +19,7 @@ PATTERN = "*.mscope"
 class RunFiles:
     """Files of one run, the first process's before those that it started.
 
+    Of each process the file that was written last; opened, it brings its older segments.
     ``unreadable``: files beside them that hold no header. ``newer_than``: number of older runs that
     lie in the same folder.
     """
@@ -59,7 +60,9 @@ def _with_children(path: Path) -> RunFiles:
     if header is None:
         return RunFiles((path,))
     found, unreadable = _read_headers(children)
-    same = {child: other for child, other in found.items() if _is_child(other, header)}
+    same = {
+        child: other for child, other in _newest_segments(found).items() if _is_child(other, header)
+    }
     return RunFiles((path, *sorted(same, key=lambda child: same[child].started_at_ns)), unreadable)
 
 
@@ -71,11 +74,22 @@ def _newest_run(paths: Iterable[Path], argument: str) -> RunFiles:
     found, unreadable = _read_headers(sorted(path for path in paths if path.is_file()))
     if not found:
         raise MemscopeError(f"{argument} holds no recording.", "Name a folder or file of one.")
+    found = _newest_segments(found)
     runs: dict[str, list[Path]] = {}
     for path in sorted(found, key=lambda path: (found[path].started_at_ns, str(path))):
         runs.setdefault(found[path].run_id, []).append(path)
     newest = max(runs.values(), key=lambda run: found[run[0]].started_at_ns)
     return RunFiles(tuple(newest), unreadable, len(runs) - 1)
+
+
+def _newest_segments(found: dict[Path, Header]) -> dict[Path, Header]:
+    """Without the older segments of each recording."""
+    newest: dict[tuple[str, str, int, int], Path] = {}
+    for path, header in found.items():
+        other = newest.get(header.recording)
+        if other is None or header.segment.number > found[other].segment.number:
+            newest[header.recording] = path
+    return {path: found[path] for path in newest.values()}
 
 
 def _read_headers(paths: Iterable[Path]) -> tuple[dict[Path, Header], tuple[Path, ...]]:

@@ -35,6 +35,7 @@ from memscope.frames import (
     check_frame,
 )
 from memscope.header import Header, check_columns, parse_header
+from memscope.units import format_seconds
 
 try:
     import fcntl
@@ -47,13 +48,21 @@ _ABSENT = {column.name: column.absent for column in COLUMNS}
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How whole a recording is: running, complete, cut or damaged."""
+    """How whole a recording is: running, complete, cut or damaged.
+
+    ``removed_rows``: events that are older than is kept; of ``thinned_rows`` most became sums a
+    step and kind. Both are as the recorder was told, so that nothing is lost; every event is there
+    from ``whole_from_ns`` on, by the recording's own time.
+    """
 
     name: str
     batches: int
     rows: int
     lost_rows: int
     lost_bytes: int
+    removed_rows: int = 0
+    thinned_rows: int = 0
+    whole_from_ns: int = 0
 
     @property
     def is_partial(self) -> bool:
@@ -61,13 +70,25 @@ class State:
         return self.name in ("cut", "damaged")
 
     def __str__(self) -> str:
-        read = f"{self.rows:,} events read in {self.batches:,} batches"
+        read = f"{self.rows:,} events read in {self.batches:,} batches{self._kept}"
         if self.name == "damaged":
             lost = f"{self.lost_rows:,} events" if self.lost_rows else f"{self.lost_bytes:,} bytes"
             return f"damaged: {read}, {lost} lost"
         if self.name == "cut":
             return f"cut: the program ended before the recording was closed; {read}"
         return f"{self.name}: {read}"
+
+    @property
+    def _kept(self) -> str:
+        words = []
+        if self.removed_rows:
+            words.append(f"{self.removed_rows:,} events are older than is kept")
+        if self.thinned_rows:
+            words.append(f"of {self.thinned_rows:,} old ones there are sums a step")
+        if not words:
+            return ""
+        since = format_seconds(self.whole_from_ns / 1e9)
+        return f" ({', '.join(words)}; all there is from {since} on)"
 
 
 def decide_state(*, is_locked: bool, has_end: bool, has_damage: bool) -> str:
@@ -83,16 +104,18 @@ class Batch:
     """Events of one message, as arrays of ``rows`` values each.
 
     An absent number is the column's ``absent`` value (−1, NaN for ``value``, 0 for ``address``).
+    ``is_thinned``: it is of an old segment, in which sums stand for most events.
     """
 
-    __slots__ = ("_arrays", "_names", "_record", "rows", "sequence")
+    __slots__ = ("_arrays", "_names", "_record", "is_thinned", "rows", "sequence")
 
-    def __init__(self, record: pa.RecordBatch, sequence: int) -> None:
+    def __init__(self, record: pa.RecordBatch, sequence: int, *, is_thinned: bool = False) -> None:
         self._record = record
         self._arrays: dict[str, npt.NDArray[Any]] = {}
         self._names: tuple[npt.NDArray[np.int32], list[str]] | None = None
         self.sequence = sequence
         self.rows = record.num_rows
+        self.is_thinned = is_thinned
 
     def __getitem__(self, column: str) -> npt.NDArray[Any]:
         """The numbers of ``column``."""
@@ -145,14 +168,14 @@ class Scanner:
         self._fd = _open(self.path)
         self._offset = 0
         self._rows = self._lost_rows = self._lost_bytes = 0
-        self._sequence = 0
-        self._batches = 0
+        self._batches = self._head_rows = 0
         self._is_locked = self._is_closed = self._has_end = False
         try:
             self.schema, self.header = self._read_schema()
         except BaseException:
             self.close()
             raise
+        self._sequence = self.header.segment.first_sequence - 1
 
     def __enter__(self) -> Self:
         return self
@@ -174,6 +197,17 @@ class Scanner:
         except OSError:
             return True
         return (now.st_ino, now.st_dev) != (mine.st_ino, mine.st_dev) or now.st_size < self._offset
+
+    @property
+    def next_row(self) -> int:
+        """Events of the recording up to here, in earlier segments too, read or known as lost."""
+        first_row = self.header.segment.first_row
+        return first_row + self._rows - self._head_rows + self._lost_rows
+
+    def is_head(self, frame: Frame) -> bool:
+        """Whether ``frame`` holds no events of its own: it repeats facts of earlier segments."""
+        segment = self.header.segment
+        return segment.number > 1 and frame.sequence == segment.first_sequence
 
     def poll(self, *, max_bytes: int = CHUNK_BYTES) -> list[Frame]:
         """Frames that became whole since the last poll, reading about ``max_bytes`` at most."""
@@ -220,7 +254,7 @@ class Scanner:
                 f"{self.path} holds a batch that cannot be read ({_one_line(error)}).",
                 "Record again; the file was not made by this program.",
             ) from None
-        return Batch(record, frame.sequence)
+        return Batch(record, frame.sequence, is_thinned=self.header.segment.is_thinned)
 
     def state(self) -> State:
         """State as of the last poll."""
@@ -240,9 +274,10 @@ class Scanner:
             return None
         if frame.sequence <= self._sequence:
             return None
-        self._lost_rows += max(frame.first_row - self._rows - self._lost_rows, 0)
+        self._lost_rows += max(frame.first_row - self.next_row, 0)
         self._sequence = frame.sequence
         self._rows += frame.rows
+        self._head_rows += frame.rows if self.is_head(frame) else 0
         self._is_closed = frame.rows == 0
         self._batches += not self._is_closed
         return frame

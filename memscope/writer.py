@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import errno
 import os
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 from memscope import events
-from memscope.errors import MemscopeError
-from memscope.frames import BatchEncoder, encode_schema, event_schema
-from memscope.header import new_header
-from memscope.rows import Row, encode_rows, make_emit, make_row
-
-try:
-    import fcntl
-except ImportError:
-    fcntl = None  # type: ignore[assignment]
+from memscope.backlog import Backlog
+from memscope.output_file import check_writable, unwritable
+from memscope.pin_signal import PinSignal
+from memscope.retention import DEFAULT_KEEP_LAST, parse_keep_last
+from memscope.rows import Row, make_emit
+from memscope.segments import Segments
 
 Probe = Callable[["Recorder"], None]
 
@@ -41,25 +38,32 @@ FORK_SECONDS = 1.0  # a fork waits no longer than this for a batch to be written
 _clock = time.perf_counter_ns
 _open_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 _active: list[Recorder] = []
-_given_up: list[IO[bytes]] = []  # files whose descriptors are the program's own by now
 
 
 class Recorder:
     """Writes one recording. Off is None: call sites guard, there is no null object."""
 
     def __init__(
-        self, path: str | os.PathLike[str], *, force: bool = False, probes: Sequence[Probe] = ()
+        self,
+        path: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        probes: Sequence[Probe] = (),
+        keep_last: str = DEFAULT_KEEP_LAST,
     ) -> None:
-        """Open ``path`` and flush the header. Raises MemscopeError where that cannot be done."""
+        """Open ``path`` and flush the header. Raises MemscopeError where that cannot be done.
+
+        ``keep_last``: what the recording may take on disk, like "1GiB", or "all".
+        """
+        limit = parse_keep_last(keep_last)
         self.path = Path(path)
         self.clock = _clock
         self.stopped: str | None = None  # why nothing is recorded any more
-        self.dropped_rows = 0  # became sums because the backlog was full
         self._rows: list[Row] = []
         self.emit, self._switch_off = make_emit(self._rows)
         self._all_probes = tuple(probes)  # a probe that has failed leaves the list below
         self._probes = list(probes)
-        self._dropped: dict[tuple[int, int, str | None], list[int]] = {}
+        self._backlog = Backlog()
         self._step = -1
         self._is_in_step = False
         self.step_source: str | None = None  # who begins and ends steps, once somebody has said so
@@ -68,15 +72,17 @@ class Recorder:
         self._closing = False
         self._turn = threading.Lock()  # guards the next two
         self._is_paused = self._has_paused = False
-        self._sequence = self._written_rows = self._good_bytes = 0
-        self._schema = event_schema(new_header())
-        self._encoder = BatchEncoder(self._schema)
-        self._start_ns = _clock()
-        self._file = _create(self.path, force=force)
-        self._identity = _identify(self._file)
-        self._write_header()
+        self._segments = _begin(self.path, limit, force=force)
+        self._removed = self._segments.removed
+        self._pin_signal = PinSignal(self.mark) if limit is not None else None
         self._start_thread()
         _open_recorders.add(self)
+        self._begin_probes()
+
+    @property
+    def dropped_rows(self) -> int:
+        """Rows that became sums because the backlog was full."""
+        return self._backlog.dropped_rows
 
     # -- the program's side -------------------------------------------------------------------
 
@@ -161,11 +167,16 @@ class Recorder:
         if self._closing:
             return
         self._closing = True
-        self._switch_off()
         self._wake.set()
         self._thread.join()
+        self._switch_off()
         self._close_probes()
         self._end()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is closed, or about to be: probes are then asked for the last time."""
+        return self._closing
 
     def __enter__(self) -> Self:
         _active.append(self)
@@ -178,14 +189,6 @@ class Recorder:
 
     # -- the writer's thread ------------------------------------------------------------------
 
-    def _write_header(self) -> None:
-        try:
-            self._write(encode_schema(self._schema))
-        except OSError as error:
-            self._file.close()
-            self.path.unlink(missing_ok=True)
-            raise _unwritable(self.path, error.strerror) from None
-
     def _start_thread(self) -> None:
         self._thread = threading.Thread(target=self._run, name="memscope-writer", daemon=True)
         self._thread.start()
@@ -195,6 +198,8 @@ class Recorder:
             is_last = False
             while not is_last:
                 is_last = self._closing  # read before, so that what came until then is written
+                if is_last:
+                    self._sample_probes()  # the last readings are of one moment
                 self._drain()
                 with self._turn:
                     if self._is_paused:
@@ -219,6 +224,8 @@ class Recorder:
             if is_due or self._flushes:
                 flushed = now
                 self._write_out()
+            else:
+                self._tidy()
         self._write_out()
 
     def _write_out(self) -> None:
@@ -229,10 +236,9 @@ class Recorder:
             taken = rows[: min(left, FLUSH_ROWS)]  # transposing more at once costs twice as much
             del rows[: len(taken)]
             left -= len(taken)
-            self._write_rows(taken)
-        if self._dropped:
-            sums, self._dropped = self._dropped, {}
-            self._write_rows(_sum_rows(sums))
+            self._segments.write(taken)
+        if sums := self._backlog.take():
+            self._segments.write(sums)
         self._answer_flushes(asked)
 
     def _answer_flushes(self, count: int) -> None:
@@ -240,38 +246,17 @@ class Recorder:
             written.set()
         del self._flushes[:count]
 
-    def _write_rows(self, rows: list[Row]) -> None:
-        self._sequence += 1
-        batch = encode_rows(rows, self._start_ns, self._schema)
-        first = self._written_rows
-        self._write(self._encoder.encode(batch, sequence=self._sequence, first_row=first))
-        self._written_rows += len(rows)
-
-    def _write(self, data: bytes) -> None:
-        if _identify(self._file) != self._identity:
-            raise OSError(errno.EBADF, "the program closed its descriptor")
-        view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) :]
-        self._good_bytes += len(data)
+    def _tidy(self) -> None:
+        """Thin or remove old segments for a moment, and say what is no longer there."""
+        self._segments.tidy()
+        if self._segments.removed != self._removed:
+            self._removed = self._segments.removed
+            self.fact("recorder.removed", asdict(self._removed))
 
     def _bound_backlog(self) -> None:
         """Where rows come faster than they can be written, keep sums a step instead."""
-        rows = self._rows
-        if len(rows) < MAX_BACKLOG_ROWS:
-            return
-        excess, kept = rows[FLUSH_ROWS:], []
-        for row in excess:
-            if row[1] in _KEPT:
-                kept.append(row)
-                continue
-            sums = self._dropped.setdefault((row[1], row[2], row[4]), [0, 0, 0, 0])
-            sums[0] += 1
-            sums[1] += row[5] or 0
-            sums[2] += row[6] or 0
-            sums[3] = row[0]
-        self.dropped_rows += len(excess) - len(kept)
-        rows[FLUSH_ROWS : FLUSH_ROWS + len(excess)] = kept  # before what has come meanwhile
+        if len(self._rows) >= MAX_BACKLOG_ROWS:
+            self._backlog.shorten(self._rows, FLUSH_ROWS)
 
     def _sample_probes(self) -> None:
         for probe in tuple(self._probes):
@@ -281,6 +266,14 @@ class Recorder:
                 self._probes.remove(probe)
                 name = getattr(probe, "name", type(probe).__name__)
                 self.fact(f"probe.{name}", {"stopped": f"{type(error).__name__}: {error}"})
+
+    def _begin_probes(self) -> None:
+        """On the program's thread; on the writer's they are asked for readings."""
+        for probe in self._all_probes:
+            begin = getattr(probe, "begin", None)
+            if begin is not None:
+                with contextlib.suppress(Exception):
+                    begin(self)
 
     def _close_probes(self) -> None:
         """Let go of what probes hold in the program, such as a function that they wrapped."""
@@ -299,29 +292,22 @@ class Recorder:
         self._answer_flushes(len(self._flushes))
         with contextlib.suppress(Exception):
             print(f"memscope: recording stopped: {reason}; the program goes on.", file=sys.stderr)
-        if _identify(self._file) != self._identity:
-            return
         with contextlib.suppress(Exception):
-            self._file.truncate(self._good_bytes)
-            self._file.seek(self._good_bytes)
-            self._write_rows([make_row(events.FACT, "recorder.stopped", {"reason": reason})])
+            self._segments.give_up(reason)
 
     def _end(self) -> None:
         _open_recorders.discard(self)
+        self._restore_signal()
         if self.stopped is None:
-            end = self._encoder.close(sequence=self._sequence + 1, first_row=self._written_rows)
             try:
-                self._write(end)
+                self._segments.end()
             except OSError as error:
                 self._stop(f"{self.path} cannot be written ({error.strerror})")
-        self._let_go()
+        self._segments.close()
 
-    def _let_go(self) -> None:
-        """Close the file, unless its descriptor has become one of the program's."""
-        if _identify(self._file) == self._identity:
-            self._file.close()
-        else:
-            _given_up.append(self._file)
+    def _restore_signal(self) -> None:
+        if self._pin_signal is not None:
+            self._pin_signal.restore()
 
     def _pause(self) -> None:
         """End the thread before a fork: it would leave the child locks that nobody lets go of."""
@@ -347,13 +333,8 @@ class Recorder:
         with contextlib.suppress(ValueError):
             _active.remove(self)
         self._close_probes()
-        self._let_go()
-
-
-# Rows that are never replaced by sums: they are rare, and a view without them would be wrong.
-_KEPT = frozenset(
-    (events.FACT, events.STEP, events.OOM, events.MARK, events.PHASE, events.SEGMENT, events.BLOCK)
-)
+        self._restore_signal()
+        self._segments.close()
 
 
 def active_recorder() -> Recorder | None:
@@ -373,74 +354,32 @@ def make_default(recorder: Recorder) -> None:
     _active.insert(0, recorder)
 
 
-def record(path: str | os.PathLike[str], *, force: bool = False) -> Recorder:
-    """A Recorder at ``path`` that also samples this process, for use in a ``with`` block."""
+def record(
+    path: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    keep_last: str = DEFAULT_KEEP_LAST,
+    cupti: bool = False,
+) -> Recorder:
+    """A Recorder at ``path`` that also samples this process, for use in a ``with`` block.
+
+    ``cupti``: tell what libraries other than torch take on the device, by CUPTI.
+    """
     from memscope.probes import default_probes
 
-    return Recorder(path, force=force, probes=default_probes())
+    return Recorder(path, force=force, probes=default_probes(cupti=cupti), keep_last=keep_last)
 
 
-def check_writable(path: Path, *, force: bool) -> None:
-    """Raises MemscopeError where a recording cannot go to `path`, before anything else is done."""
-    if path.is_dir():
-        raise MemscopeError(f"{path} is a folder.", f"Name a file in it: -o {path / 'run.mscope'}")
-    if path.exists() and not path.is_file():  # /dev/null, say: --force must not replace it
-        raise MemscopeError(f"{path} is no ordinary file.", "Name a new file.")
-    if path.exists() and not force:
-        raise MemscopeError(f"{path} exists.", "Name another file, or overwrite it with --force.")
-    if path.parent.exists() and not path.parent.is_dir():
-        raise MemscopeError(f"{path.parent} is no folder.", "Name another place.")
-    if not path.parent.is_dir():
-        raise MemscopeError(
-            f"There is no folder {path.parent}.", f"Make it: mkdir -p {path.parent}"
-        )
-    if not os.access(path.parent, os.W_OK):
-        raise _unwritable(path, "Permission denied")
-
-
-def _create(path: Path, *, force: bool) -> IO[bytes]:
-    """A new file at ``path``, locked for as long as it is written."""
+def _begin(path: Path, limit: int | None, *, force: bool) -> Segments:
     check_writable(path, force=force)
     try:
-        if force:
-            path.unlink(missing_ok=True)  # readers of the old file keep what they have
-        file = open(path, "xb", buffering=0)  # noqa: SIM115 - closed by Recorder.close
+        if force and path.exists():
+            from memscope.chain import remove_recording
+
+            remove_recording(path)  # readers of the old file keep what they have
+        return Segments(path, limit, _clock())
     except OSError as error:
-        raise _unwritable(path, error.strerror) from None
-    if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_EX)
-    return file
-
-
-def _identify(file: IO[bytes]) -> tuple[int, int] | None:
-    """Which file the descriptor is; None where it is none: a program may close all it has."""
-    try:
-        status = os.fstat(file.fileno())
-    except (OSError, ValueError):
-        return None
-    return status.st_dev, status.st_ino
-
-
-def _unwritable(path: Path, reason: str | None) -> MemscopeError:
-    return MemscopeError(
-        f"{path} cannot be written ({reason}).", "Name a folder with room that you may write to."
-    )
-
-
-def _sum_rows(sums: dict[tuple[int, int, str | None], list[int]]) -> list[Row]:
-    return [
-        make_row(
-            events.DROPPED,
-            name,
-            {"kind": events.KINDS[kind], "rows": count},
-            t_ns=at,
-            step=step,
-            bytes=size,
-            duration_ns=duration,
-            value=count,
-        )
-        for (kind, step, name), (count, size, duration, at) in sums.items()
-    ]
+        raise unwritable(path, error.strerror) from None
 
 
 def _close_all() -> None:

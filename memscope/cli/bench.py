@@ -13,7 +13,7 @@ from memscope.cli.needs import needing
 from memscope.cli.output import appearing
 from memscope.cli.progress import ProgressBars
 from memscope.errors import MemscopeError
-from memscope.writer import check_writable
+from memscope.output_file import check_writable
 
 RUNNER_PACKAGES = ("torch", "safetensors", "tokenizers", "gguf", "rich", "transformers")
 WINDOW_MODEL = "synthetic:qwen3-vl-2b"

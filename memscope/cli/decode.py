@@ -68,7 +68,8 @@ def decode_recorded(args: argparse.Namespace, path: Path) -> Decoded:
     with needing("runner", "torch", "safetensors", "tokenizers", "gguf"):
         from memscope_runners.decode import decode, prepare
         from memscope_runners.q8.fetch import open_model
-    from memscope.writer import check_writable, record
+    from memscope.output_file import check_writable
+    from memscope.writer import record
 
     check_writable(path, force=args.force)
     settings = settings_of(args)

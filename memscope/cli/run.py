@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 def prepare_output(path: Path, report: Path | None, *, force: bool) -> None:
     """Raises MemscopeError, before the program starts, where its output cannot be written."""
-    from memscope.writer import check_writable
+    from memscope.output_file import check_writable
 
     check_writable(path, force=force)
     if report is not None:

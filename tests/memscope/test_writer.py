@@ -310,7 +310,7 @@ def test_a_flush_ends_in_time_where_nothing_is_written(
     assert not recorder.flush(0.05)
     recorder._resume()
     assert recorder.flush(10.0)
-    monkeypatch.setattr(recorder, "_write", lambda data: (_ for _ in ()).throw(OSError(28, "full")))
+    monkeypatch.setattr(recorder._segments, "write", lambda rows: (_ for _ in ()).throw(OSError(28, "full")))
     recorder.mark("lost")
     assert not recorder.flush(10.0)
     assert not recorder.flush(10.0)

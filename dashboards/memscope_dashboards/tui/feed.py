@@ -1,7 +1,8 @@
 """Follows a recording while it grows. Knows nothing of Textual and never waits for the recorder.
 
-The file may not exist yet, may grow, end, or be replaced by a newer one. The feed reads whole
-messages only, folds them into a Timeline and hands out frozen snapshots; its memory stays flat.
+The file may not exist yet, may grow, end, go on in a next segment, or be replaced by a newer one.
+The feed reads whole messages only, folds them into a Timeline and hands out frozen snapshots; its
+memory stays flat.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from pathlib import Path
 from memscope.analysis.memory import Device, find_device
 from memscope.analysis.summary import Summary, summarize
 from memscope.analysis.timeline import Series, Steps, Timeline
+from memscope.chain import Chain
 from memscope.errors import MemscopeError
-from memscope.storage import Scanner, State
+from memscope.storage import State
 
 READ_BYTES = 1 << 20
 BUDGET_NS = 200_000_000
@@ -58,7 +60,7 @@ class Feed:
         self.path = path
         self._warmup_steps = warmup_steps
         self._clock_ns = clock_ns
-        self._scanner: Scanner | None = None
+        self._chain: Chain | None = None
         self._timeline: Timeline | None = None
         self._problem: str | None = None
         self._is_readable = True
@@ -69,8 +71,8 @@ class Feed:
     def poll(self) -> Snapshot:
         """Read what is new, for about a fifth of a second at most."""
         self._attach()
-        if self._scanner is not None and self._timeline is not None and self._is_readable:
-            self._read(self._scanner, self._timeline)
+        if self._chain is not None and self._timeline is not None and self._is_readable:
+            self._read(self._chain, self._timeline)
         return self._snapshot()
 
     def follow(
@@ -89,40 +91,40 @@ class Feed:
 
     def close(self) -> None:
         """Close the file."""
-        if self._scanner is not None:
-            self._scanner.close()
-            self._scanner = None
+        if self._chain is not None:
+            self._chain.close()
+            self._chain = None
 
     def _attach(self) -> None:
         """Open the file where none is open yet, or where another lies at its path now."""
-        if self._scanner is not None and not self._scanner.is_replaced:
+        if self._chain is not None and not self._chain.is_replaced:
             self._problem = None if self._is_readable else self._problem
             return
         try:
-            scanner = Scanner(self.path)
+            chain = Chain(self.path, is_followed=True)
         except FileNotFoundError:
             self._problem = f"{self.path} is empty so far."
         except MemscopeError as error:
             self._problem = str(error) if self.path.exists() else self._absence()
         else:
             self.close()
-            self._scanner, self._view = scanner, None
-            self._timeline = Timeline(scanner.header, warmup_steps=self._warmup_steps)
+            self._chain, self._view = chain, None
+            self._timeline = Timeline(chain.header, warmup_steps=self._warmup_steps)
             self._problem, self._is_readable = None, True
             self._attachments += 1
 
     def _absence(self) -> str:
-        if self._scanner is None:
+        if self._chain is None:
             return f"{self.path} does not exist yet."
         return f"{self.path} was removed; shown is what was in it."
 
-    def _read(self, scanner: Scanner, timeline: Timeline) -> None:
+    def _read(self, chain: Chain, timeline: Timeline) -> None:
         deadline = self._clock_ns() + BUDGET_NS
         self._is_catching_up = False
-        while frames := scanner.poll(max_bytes=READ_BYTES):
+        while pieces := chain.poll(max_bytes=READ_BYTES):
             try:
-                for frame in frames:
-                    timeline.add(scanner.read(frame))
+                for piece in pieces:
+                    timeline.add(chain.read(piece))
             except MemscopeError as error:
                 self._problem, self._is_readable = str(error), False
                 return
@@ -131,13 +133,13 @@ class Feed:
                 return
 
     def _snapshot(self) -> Snapshot:
-        scanner, timeline = self._scanner, self._timeline
-        if scanner is None or timeline is None:
+        chain, timeline = self._chain, self._timeline
+        if chain is None or timeline is None:
             return Snapshot(self.path, self._problem, attachments=self._attachments)
-        state = scanner.state()
+        state = chain.state()
         if self._view is None or self._view[0] != (timeline.batches, state):
             self._view = (timeline.batches, state), self._fold(timeline, state)
-        age_ns = self._clock_ns() - scanner.header.started_at_ns - timeline.last_ns
+        age_ns = self._clock_ns() - chain.header.started_at_ns - timeline.last_ns
         return replace(
             self._view[1],
             problem=self._problem,

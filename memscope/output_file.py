@@ -1,0 +1,111 @@
+"""The file that a recorder writes: made so that nothing is overwritten, locked while it grows.
+
+The program may close every descriptor that it has, ours among them, and open files of its own
+under their numbers. So each write makes sure first that the descriptor is still the file's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+from typing import IO
+
+from memscope.errors import MemscopeError
+
+try:
+    import fcntl
+except ImportError:
+    fcntl = None  # type: ignore[assignment]
+
+_given_up: list[IO[bytes]] = []  # files whose descriptors are the program's own by now
+
+
+class OutputFile:
+    """A new file at ``path``, locked until it is closed; ``size`` bytes of it are whole."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError, FileExistsError among them: it overwrites nothing."""
+        self.path = path
+        self._file = open(path, "xb", buffering=0)  # noqa: SIM115 - closed by `close`
+        self._identity = _identify(self._file)
+        self.size = 0
+        if fcntl is not None:
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the descriptor is still that of the file."""
+        return _identify(self._file) == self._identity
+
+    @property
+    def is_at_path(self) -> bool:
+        """Whether it is still what lies at its path: nobody moved or replaced it."""
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._identity
+
+    def write(self, data: bytes) -> None:
+        """All of ``data``. Raises OSError; then ``cut_back`` takes away what was begun."""
+        if not self.is_ours:
+            raise OSError(errno.EBADF, "the program closed its descriptor")
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) :]
+        self.size += len(data)
+
+    def cut_back(self) -> None:
+        """Take away what follows the last whole write."""
+        if self.is_ours:
+            self._file.truncate(self.size)
+            self._file.seek(self.size)
+
+    def close(self) -> None:
+        """Close the file, unless its descriptor has become one of the program's."""
+        if self.is_ours:
+            self._file.close()
+        else:
+            _given_up.append(self._file)
+
+    def discard(self) -> None:
+        """Close it and take it away."""
+        self.close()
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
+
+def check_writable(path: Path, *, force: bool) -> None:
+    """Raises MemscopeError where a recording cannot go to `path`, before anything else is done."""
+    if path.is_dir():
+        raise MemscopeError(f"{path} is a folder.", f"Name a file in it: -o {path / 'run.mscope'}")
+    if path.exists() and not path.is_file():  # /dev/null, say: --force must not replace it
+        raise MemscopeError(f"{path} is no ordinary file.", "Name a new file.")
+    if path.exists() and not force:
+        raise MemscopeError(f"{path} exists.", "Name another file, or overwrite it with --force.")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise MemscopeError(f"{path.parent} is no folder.", "Name another place.")
+    if not path.parent.is_dir():
+        raise MemscopeError(
+            f"There is no folder {path.parent}.", f"Make it: mkdir -p {path.parent}"
+        )
+    if not os.access(path.parent, os.W_OK):
+        raise unwritable(path, "Permission denied")
+
+
+def unwritable(path: Path, reason: str | None) -> MemscopeError:
+    """What to raise where a recording cannot be begun at ``path``."""
+    return MemscopeError(
+        f"{path} cannot be written ({reason}).", "Name a folder with room that you may write to."
+    )
+
+
+def _identify(file: IO[bytes]) -> tuple[int, int] | None:
+    """Which file the descriptor is; None where it is none."""
+    try:
+        status = os.fstat(file.fileno())
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,107 @@
+"""Which segments of a recording to keep: a plan over a list, without a file.
+
+The newest are kept in full, older ones as sums a step, the oldest go. A segment with a pin stays
+as it is; pins take half of the limit at most, and an out-of-memory error's outlast others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from memscope.errors import MemscopeError
+from memscope.units import format_bytes, parse_bytes
+
+DEFAULT_KEEP_LAST = "1GiB"
+LEAST_BYTES = 1 << 20
+SEGMENTS_A_LIMIT = 8
+MAX_SEGMENTS = 64
+
+THIN, REMOVE = "thin", "remove"
+OOM, MARK = "oom", "mark"
+
+
+@dataclass(frozen=True, slots=True)
+class OldSegment:
+    """One that is written to its end. ``pin``: why it stays as it is, OOM or MARK; else None."""
+
+    number: int
+    path: Path
+    bytes: int
+    rows: int
+    pin: str | None = None
+    is_thinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Bytes that all segments of a recording may take together."""
+
+    limit_bytes: int
+
+    @property
+    def segment_bytes(self) -> int:
+        """What one segment takes before the next is begun."""
+        return self.limit_bytes // SEGMENTS_A_LIMIT
+
+    @property
+    def old_bytes(self) -> int:
+        """What those behind the one being written may take; one more is thinned meanwhile."""
+        return self.limit_bytes - 2 * self.segment_bytes
+
+    def choose(self, old: Sequence[OldSegment]) -> tuple[str, OldSegment] | None:
+        """What to do next to the oldest first of ``old``: THIN or REMOVE; None where all may stay.
+
+        Full ones may take half of the limit before they are thinned rather than thinned ones
+        removed.
+        """
+        free = [each for each in old if each.pin is None]
+        full = [each for each in free if not each.is_thinned]
+        thinned = [each for each in free if each.is_thinned]
+        if len(old) >= MAX_SEGMENTS and free:
+            return REMOVE, (thinned or free)[0]
+        if sum(each.bytes for each in old) <= self.old_bytes or not free:
+            return None
+        full_bytes = sum(each.bytes for each in old if not each.is_thinned)
+        if full and (full_bytes > self.limit_bytes // 2 or not thinned):
+            return THIN, full[0]
+        return REMOVE, thinned[0]
+
+    def unpin(self, old: Sequence[OldSegment]) -> OldSegment | None:
+        """Whose pin goes, since pins take more than their half; None where they do not."""
+        pinned = [each for each in old if each.pin is not None]
+        if sum(each.bytes for each in pinned) <= self.limit_bytes // 2:
+            return None
+        return next((each for each in pinned if each.pin != OOM), pinned[0])
+
+    def first_to_go(self, old: Sequence[OldSegment]) -> OldSegment | None:
+        """What is removed where there is no time to thin; None where nothing is left."""
+        for is_wanted in (
+            lambda each: each.pin is None,
+            lambda each: each.pin != OOM,
+            lambda each: True,
+        ):
+            found = next(filter(is_wanted, old), None)
+            if found is not None:
+                return found
+        return None
+
+
+def parse_keep_last(text: str) -> int | None:
+    """Bytes that ``--keep-last`` names; None for "all". Raises MemscopeError."""
+    if text.strip().lower() == "all":
+        return None
+    try:
+        limit = parse_bytes(text)
+    except MemscopeError as error:
+        raise MemscopeError(
+            f"--keep-last {text}: {error.problem}", "Write --keep-last 1GiB, or all."
+        ) from None
+    least = LEAST_BYTES * SEGMENTS_A_LIMIT
+    if limit < least:
+        raise MemscopeError(
+            f"--keep-last {text} is too little to keep; the least is {format_bytes(least)}.",
+            "Write --keep-last 64MiB, or all to keep everything.",
+        )
+    return limit

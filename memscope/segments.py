@@ -1,0 +1,263 @@
+"""The file that a recorder writes, and the segments behind it, within a limit of bytes.
+
+PATH is always the segment being written. Once it is full it gets a name of its own and the next one
+takes its place in one step, with the last value of each fact at its head, so that each segment
+opens alone and a program may be killed at any moment. Everything here runs on the writer's thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memscope import events
+from memscope.header import Segment, new_header
+from memscope.output_file import OutputFile
+from memscope.retention import MARK, OOM, REMOVE, OldSegment, Retention
+from memscope.rows import Row, encode_rows, make_row
+from memscope.segment_encoder import SegmentEncoder
+from memscope.segment_names import free_names, next_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from memscope.thinning import Thinner
+
+HEAD = "recorder.segment"  # the fact that stands first in every segment but the first
+MAX_FACTS = 4096
+SLICE_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What is no longer there. ``unthinned_rows``: of segments that there was no time to thin."""
+
+    segments: int = 0
+    rows: int = 0
+    unthinned_rows: int = 0
+
+
+class Segments:
+    """Writes rows at ``path``; with ``limit_bytes`` the last of them, without it all."""
+
+    def __init__(self, path: Path, limit_bytes: int | None, start_ns: int) -> None:
+        """Raises OSError where the file cannot be made or its header not be written."""
+        self.path = path
+        self.removed = Removed()
+        self._retention = None if limit_bytes is None else Retention(limit_bytes)
+        self._header = new_header()
+        self._start_ns = start_ns
+        self._facts: dict[str, Row] = {}
+        self._pin: str | None = None
+        self._old: list[OldSegment] = []
+        self._thinner: Thinner | None = None
+        self._moves: Any = None
+        self._encoder = SegmentEncoder(self._header, Segment())
+        self._file = _begin(path, self._encoder.begin())
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the descriptor is still that of the file."""
+        return self._file.is_ours
+
+    def write(self, rows: list[Row]) -> None:
+        """One batch. Raises OSError."""
+        batch = encode_rows(rows, self._start_ns, self._encoder.schema)
+        data = self._encoder.encode(batch)
+        if self._retention is not None:
+            self._make_room(len(data), self._retention)
+        try:
+            self._file.write(data)
+        except OSError:
+            self._encoder.uncount(batch)
+            raise
+        self._note(rows, batch)
+        if (
+            self._retention is not None
+            and self._file.size + len(data) > self._retention.segment_bytes
+        ):
+            self._roll(rows[-1][0] - self._start_ns + 1, self._retention)
+
+    def end(self) -> None:
+        """The end marker. Raises OSError."""
+        self.stop_thinning()
+        self._file.write(self._encoder.end())
+
+    def give_up(self, reason: str) -> None:
+        """Say in the file why nothing follows. Raises OSError where that cannot be written."""
+        self.stop_thinning()
+        self._file.cut_back()
+        row = make_row(events.FACT, "recorder.stopped", {"reason": reason})
+        batch = encode_rows([row], self._start_ns, self._encoder.schema)
+        self._file.write(self._encoder.encode(batch))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def tidy(self) -> None:
+        """Thin or remove old segments for a moment. Never raises."""
+        if self._retention is None:
+            return
+        if self._thinner is None:
+            self._choose(self._retention)
+        else:
+            self._go_on(self._thinner)
+
+    def stop_thinning(self) -> None:
+        """Leave the segment as it is that is being thinned."""
+        if self._thinner is not None:
+            self._thinner.abandon()
+            self._thinner = None
+
+    # -- facts and pins ------------------------------------------------------------------------
+
+    def _note(self, rows: Sequence[Row], batch: pa.RecordBatch) -> None:
+        """What later segments repeat, and why this one stays as it is."""
+        kinds = batch.column("kind").to_numpy()
+        for row in np.flatnonzero(kinds == events.FACT).tolist():
+            key = rows[row][4]
+            if key in self._facts or len(self._facts) < MAX_FACTS:
+                self._facts[key] = rows[row]
+        for row in np.flatnonzero((kinds == events.OOM) | (kinds == events.MARK)).tolist():
+            self._pin = _stronger(self._pin, rows[row])
+
+    # -- from one segment to the next ----------------------------------------------------------
+
+    def _roll(self, begins_ns: int, retention: Retention) -> None:
+        full, file = self._encoder, self._file
+        segment = Segment(
+            full.segment.number + 1, full.next_sequence, full.next_row, max(begins_ns, 0)
+        )
+        encoder = SegmentEncoder(self._header, segment)
+        facts = [make_row(events.FACT, HEAD, self._head(segment)), *self._facts.values()]
+        head = encode_rows(facts, self._start_ns, encoder.schema)
+        opening = encoder.begin() + encoder.encode(head)
+        encoder.uncount(head)
+        self._make_room(len(opening), retention)
+        next_name(self.path).unlink(missing_ok=True)  # of a program that was killed
+        fresh = _begin(next_name(self.path), opening)
+        unended = file.size
+        try:
+            file.write(full.end())
+            kept = self._keep(file, full.segment.number)
+            os.replace(fresh.path, self.path)
+        except BaseException:
+            fresh.discard()
+            file.size = unended  # so that the reason can follow
+            raise
+        fresh.path = self.path
+        self._encoder, self._file = encoder, fresh
+        file.close()
+        old = OldSegment(full.segment.number, kept, file.size, full.rows, self._pin)
+        self._old.append(old)
+        self._pin = None
+        while (unpinned := retention.unpin(self._old)) is not None:
+            self._put(unpinned, replace(unpinned, pin=None))
+
+    def _head(self, segment: Segment) -> dict[str, int]:
+        return {
+            "number": segment.number,
+            "first_row": segment.first_row,
+            "begins_ns": segment.begins_ns,
+        }
+
+    def _keep(self, file: OutputFile, number: int) -> Path:
+        """Give the full segment its own name. Raises OSError where another file took its place."""
+        if not file.is_at_path:
+            raise OSError(errno.ENOENT, "it was moved, removed or replaced meanwhile")
+        for name in free_names(self.path, number):
+            try:
+                os.link(self.path, name)  # so that there is a file at PATH all the time
+            except FileExistsError:
+                continue
+            except OSError:
+                if name.exists():
+                    continue
+                os.rename(self.path, name)  # a file system without hard links
+            return name
+        raise AssertionError("unreachable")
+
+    # -- old segments --------------------------------------------------------------------------
+
+    def _choose(self, retention: Retention) -> None:
+        chosen = retention.choose(self._old)
+        if chosen is None:
+            return
+        action, segment = chosen
+        if action == REMOVE:
+            self._remove(segment)
+            return
+        from memscope.step_sums import LastMoves
+        from memscope.thinning import Thinner
+
+        self._moves = self._moves or LastMoves()
+        try:
+            self._thinner = Thinner(segment.path, segment.rows, self._moves)
+        except Exception:  # it is gone, or the disk is full
+            self._remove(segment)
+
+    def _go_on(self, thinner: Thinner) -> None:
+        segment = next(each for each in self._old if each.path == thinner.source)
+        try:
+            is_done = thinner.advance(time.monotonic() + SLICE_SECONDS)
+        except Exception:  # hardly smaller, or the disk is full, or it is damaged
+            self._remove(segment)
+            return
+        if is_done:
+            self._thinner = None
+            self._put(segment, replace(segment, bytes=thinner.bytes, is_thinned=True))
+
+    def _make_room(self, needed: int, retention: Retention) -> None:
+        """Remove what there is no time to thin, so that the total never exceeds the limit."""
+        while self._old and self._total() + needed > retention.limit_bytes:
+            first = retention.first_to_go(self._old)
+            assert first is not None
+            self._remove(first)
+
+    def _total(self) -> int:
+        thinning = self._thinner.bytes if self._thinner is not None else 0
+        return sum(each.bytes for each in self._old) + self._file.size + thinning
+
+    def _remove(self, segment: OldSegment) -> None:
+        if self._thinner is not None and self._thinner.source == segment.path:
+            self.stop_thinning()
+        with contextlib.suppress(OSError):
+            segment.path.unlink()
+        self._old.remove(segment)
+        unthinned = 0 if segment.is_thinned else segment.rows
+        removed = self.removed
+        self.removed = Removed(
+            removed.segments + 1,
+            removed.rows + segment.rows,
+            removed.unthinned_rows + unthinned,
+        )
+
+    def _put(self, segment: OldSegment, changed: OldSegment) -> None:
+        self._old[self._old.index(segment)] = changed
+
+
+def _begin(path: Path, opening: bytes) -> OutputFile:
+    file = OutputFile(path)
+    try:
+        file.write(opening)
+    except BaseException:
+        file.discard()
+        raise
+    return file
+
+
+def _stronger(pin: str | None, row: Row) -> str | None:
+    """An out-of-memory error of the program outlasts marks; those of requests are expected."""
+    if row[1] == events.MARK:
+        return pin or MARK
+    is_request = isinstance(row[8], dict) and row[8].get("scope") == "request"
+    return pin if is_request else OOM

@@ -1,0 +1,127 @@
+"""One segment thinned, a slice at a time: read, summed, written beside it, put in its place.
+
+No descriptor is kept between slices: the program may fork, or close whatever is open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from memscope.frames import HEADER_KEY, Incomplete, check_frame
+from memscope.header import Segment, parse_header
+from memscope.segment_encoder import SegmentEncoder
+from memscope.segment_names import thin_name
+from memscope.step_sums import LastMoves, thin
+
+READ_BYTES = 1 << 18
+GATHERED_ROWS = 1 << 14
+WORTHWHILE = 0.5  # of its bytes: what is not thinned to less is not worth keeping
+
+
+class NotWorthwhile(Exception):
+    """A segment that sums make hardly smaller."""
+
+
+class Thinner:
+    """Thins the segment of ``rows`` events at ``source``."""
+
+    def __init__(self, source: Path, rows: int, moves: LastMoves) -> None:
+        """Raises OSError, or what a damaged segment raises."""
+        self.source = source
+        self.target = thin_name(source)
+        self.bytes = 0
+        self._moves = moves
+        self._whole_bytes = source.stat().st_size
+        self._read_bytes = READ_BYTES
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        data = self._read(0)
+        frame = check_frame(data, 0)
+        self._schema = pa.ipc.read_schema(pa.py_buffer(data[: frame.length]))
+        header = json.loads(self._schema.metadata[HEADER_KEY])
+        self._offset = frame.length
+        self._encoder = SegmentEncoder(header, _thinned(header, rows))
+        self._head_sequence = self._encoder.segment.first_sequence
+        with contextlib.suppress(FileNotFoundError):
+            self.target.unlink()  # of a program that was killed
+        self._append(self._encoder.begin())
+
+    def advance(self, deadline: float) -> bool:
+        """Go on until ``deadline`` by ``time.monotonic``; whether the result is in place.
+
+        Raises NotWorthwhile, OSError, or what a damaged segment raises.
+        """
+        output = bytearray()
+        is_done = self._take(output, deadline)
+        if is_done:
+            output += self._flush() + self._encoder.end()
+        self._append(bytes(output))
+        if self.bytes > WORTHWHILE * self._whole_bytes:
+            raise NotWorthwhile
+        if is_done:
+            os.replace(self.target, self.source)
+        return is_done
+
+    def abandon(self) -> None:
+        """Take away what there is of the result."""
+        with contextlib.suppress(OSError):
+            self.target.unlink()
+
+    def _take(self, output: bytearray, deadline: float) -> bool:
+        data, position = self._read(self._offset), 0
+        while True:
+            try:
+                frame = check_frame(data, position, base=self._offset)
+            except Incomplete:
+                if len(data) < self._read_bytes:
+                    raise  # the segment's end, without its end marker
+                self._read_bytes *= 1 if position else 4
+                break
+            if not frame.rows:
+                return True
+            body = pa.py_buffer(data[position : position + frame.length])
+            output += self._add(pa.ipc.read_record_batch(body, self._schema), frame.sequence)
+            position += frame.length
+            if time.monotonic() >= deadline:
+                break
+        self._offset += position
+        return False
+
+    def _add(self, batch: pa.RecordBatch, sequence: int) -> bytes:
+        if sequence == self._head_sequence and self._encoder.segment.number > 1:
+            head = self._encoder.encode(batch)  # the facts before it: a batch of their own
+            self._encoder.uncount(batch)
+            return head
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        return self._flush() if self._waiting_rows >= GATHERED_ROWS else b""
+
+    def _flush(self) -> bytes:
+        if not self._waiting:
+            return b""
+        table = pa.Table.from_batches(self._waiting).combine_chunks()
+        self._waiting, self._waiting_rows = [], 0
+        return self._encoder.encode(thin(table.to_batches()[0], self._moves))
+
+    def _read(self, offset: int) -> bytes:
+        with open(self.source, "rb", buffering=0) as file:
+            file.seek(offset)
+            return file.read(self._read_bytes)
+
+    def _append(self, data: bytes) -> None:
+        with open(self.target, "ab", buffering=0) as file:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) :]
+        self.bytes += len(data)
+
+
+def _thinned(header: dict[str, object], rows: int) -> Segment:
+    return replace(parse_header(header).segment, rows=rows)
