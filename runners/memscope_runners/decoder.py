@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from memscope.writer import Recorder
 
 ALIGNMENT = 256
-LINK_COPIES = 16
+LINK_SLABS = 16
 CUDA_HEADROOM_BYTES = 64 << 20  # activations and libraries' workspaces, in torch's allocator
 
 
@@ -227,17 +227,19 @@ class Decoder:
         return self.device.tensor(buffer)
 
     def _record_link(self, recorder: Recorder, host: HostSlabs) -> None:
-        """The rate of copies of these slabs, back to back, where all are pinned."""
+        """The rate of copies like the uploads to come, back to back, where all slabs are pinned."""
         device, slab_bytes = self.device, self.plan.needs.slab_bytes
+        parts = split_layout(self._checkpoint.layer_layout, self._settings.unit)
         if not isinstance(device, CudaDevice) or host.facts()["tier"] != "pinned":
             return
         with self._reporting_oom(-1):
             driver = Driver(device, "link", recorder)
             buffer = driver.malloc(slab_bytes)
-        slabs = [host.slab(number % self.plan.needs.layers) for number in range(LINK_COPIES)]
-        rate = device.measure_link(buffer, slabs)
+        slabs = [host.slab(number % self.plan.needs.layers) for number in range(LINK_SLABS)]
+        rate = device.measure_link(buffer, [part.source(slab) for slab in slabs for part in parts])
         driver.free(buffer)
-        recorder.fact("link", {"bytes": slab_bytes, "pinned_bytes_per_s": round(rate)})
+        sizes = [part.bytes for part in parts]
+        recorder.fact("link", {"copy_bytes": sizes, "pinned_bytes_per_s": round(rate)})
 
     def _planned_buffers(self) -> tuple[Planned, ...]:
         """For the `static` allocator: what the window holds at its peak."""

@@ -89,7 +89,7 @@ def test_streamed_slabs_are_pinned_and_released(tiny):
     assert facts["host"]["tier"] == "pinned"
     assert facts["host"]["pinned_bytes"] == tiny.config.layers * tiny.layer_layout.bytes
     assert facts["device.0"]["kind"] == "cuda"
-    assert facts["link"]["bytes"] == tiny.layer_layout.bytes
+    assert facts["link"]["copy_bytes"] == [tiny.layer_layout.bytes]
     assert facts["link"]["pinned_bytes_per_s"] > 0
 
 

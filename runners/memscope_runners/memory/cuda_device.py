@@ -155,18 +155,18 @@ class CudaDevice:
         return CudaMark(event)
 
     def measure_link(self, buffer: Buffer, sources: Sequence[torch.Tensor]) -> float:
-        """Bytes a second of copies into the buffer, one behind the other, each of its size.
+        """Bytes a second of copies into the buffer's begin, one behind the other.
 
-        Waits for them; they are not among `copied_bytes`.
+        Waits for them; they are not among `copied_bytes`. Contiguous uint8 (≤ bytes,) each.
         """
+        assert all(source.is_contiguous() and source.nbytes <= buffer.bytes for source in sources)
         stream, sizes = self._copies, [source.nbytes for source in sources]
         start, end = (self._runtime.new_event(is_timed=True) for _ in range(2))
         if buffer.last_use is not None:
             stream.wait_event(buffer.last_use)
         start.record(stream)
         for source in sources:
-            check_copy(buffer, source)
-            self._runtime.copy(buffer.address, source.data_ptr(), buffer.bytes, stream)
+            self._runtime.copy(buffer.address, source.data_ptr(), source.nbytes, stream)
         end.record(stream)
         end.synchronize()
         return sum(sizes) / start.elapsed_time(end) * 1e3  # of ms

@@ -72,7 +72,7 @@ def uploads(*durations_ns: int | None, rate: int = 1_000_000_000) -> list[Event]
     """Steps of one upload of 1000 bytes each, on a GPU whose link is measured."""
     rows = [
         fact("device.0", {"name": "H200", "kind": "cuda", "total_bytes": 1000}),
-        fact("link", {"bytes": 1000, "pinned_bytes_per_s": rate}),
+        fact("link", {"copy_bytes": [1000], "pinned_bytes_per_s": rate}),
     ]
     for step, duration_ns in enumerate(durations_ns):
         timed = {"bytes": 1000, "duration_ns": duration_ns}
