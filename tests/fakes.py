@@ -39,6 +39,7 @@ class ListRecorder:
         self.rows: list[Row] = []
         self.clock = time.perf_counter_ns
         self.open_step = -1
+        self.is_closing = False
 
     def emit(self, kind: int, step: int = -1, layer: int = -1, **fields: Any) -> None:
         t_ns = fields.get("at_ns") or self.clock()

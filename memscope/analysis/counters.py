@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memscope import events
+from memscope.analysis.readings import is_own_call
 from memscope.analysis.series import Series, SeriesBuilder
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class CounterFold:
     def _follow_raw(self, batch: Batch, rows: Numbers) -> Numbers:
         """Bytes that driver calls had taken at each of ``rows``."""
         kind = batch["kind"]
-        calls = np.flatnonzero((kind == events.DEVICE_MALLOC) | (kind == events.DEVICE_FREE))
+        calls = np.flatnonzero(is_own_call(batch))
         sizes = np.maximum(batch["bytes"][calls], 0)
         changes = np.where(kind[calls] == events.DEVICE_MALLOC, sizes, -sizes)
         level = np.concatenate(([self._raw_bytes], self._raw_bytes + np.cumsum(changes)))

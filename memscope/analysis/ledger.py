@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memscope.analysis.ledger_lines import MEASURED, PARTIAL, Line, absent, divide, read
+from memscope.analysis.ledger_lines import MEASURED, PARTIAL, Line, divide, read
+from memscope.analysis.ledger_outside import outside_lines
 from memscope.analysis.ledger_torch import torch_line
 from memscope.analysis.memory import Device, find_device
 from memscope.analysis.rare_rows import as_count
@@ -137,52 +138,10 @@ def _used_line(facts: _Facts, used: Line) -> Line:
 
 
 def _process_line(facts: _Facts, process: Line) -> Line:
-    parts = (
-        *facts.own_lines,
-        absent("stream_ordered", "stream-ordered pool", "cudaMallocAsync's pool is not read"),
-        *_cupti_lines(facts),
-        _context_line(facts),
-    )
+    outside = outside_lines(facts.timeline, facts.device, facts.raw_bytes)
     reason = "what no other line holds: code loaded later, libraries' own allocations, rounding"
-    return divide(process, parts, Line("unexplained", "unexplained", None, PARTIAL, reason))
-
-
-def _context_line(facts: _Facts) -> Line:
-    """As measured before anything was allocated; else the least ever seen outside of torch."""
-    key = f"context.{facts.device}"
-    size = facts.timeline.count_fact(key, "bytes")
-    if size is not None:
-        return Line("context", "CUDA context", size)
-    counters = facts.timeline.counters.get(facts.device)
-    least = None if counters is None or counters.outside is None else counters.outside.floor
-    if least is None or least <= 0:
-        reason = facts.timeline.fact(key, "reason") or "no reading of it before torch allocated"
-        return absent("context", "CUDA context", str(reason))
-    why = (
-        "the least that this process held outside torch and recorded calls: "
-        "what libraries had taken by then is in it"
-    )
-    loaded = facts.cupti_bytes
-    if least <= loaded:
-        return absent("context", "CUDA context", "no reading of it before libraries allocated")
-    return Line("context", "CUDA context", int(least) - loaded, PARTIAL, why)
-
-
-def _cupti_lines(facts: _Facts) -> Iterator[Line]:
-    key = f"cupti.outside.{facts.device}"
-    if not isinstance(facts.timeline.facts.get(key), dict):
-        why = "CUPTI was not asked for"
-        yield absent("cupti", "CUPTI's buffers", why)
-        yield absent("libraries", "libraries' own allocations", why)
-        yield absent("modules", "modules loaded later", why)
-        return
-    for part, words in (
-        ("cupti", "CUPTI's buffers"),
-        ("libraries", "libraries' own allocations"),
-        ("modules", "modules loaded later"),
-    ):
-        size = facts.timeline.count_fact(key, f"{part}_bytes")
-        yield read(part, words, size, "CUPTI did not tell")
+    rest = Line("unexplained", "unexplained", None, PARTIAL, reason)
+    return divide(process, (*facts.own_lines, *outside), rest)
 
 
 def _other_processes(facts: _Facts) -> Iterator[Line]:
@@ -271,11 +230,6 @@ class _Facts:
             if key in reasons:
                 return str(reasons[key])
         return "NVML's figure is not recorded"
-
-    @property
-    def cupti_bytes(self) -> int:
-        """What CUPTI's lines take."""
-        return sum(line.bytes or 0 for line in _cupti_lines(self))
 
     @property
     def own_bytes(self) -> int:

@@ -125,7 +125,7 @@ class DriverBytes:
     def add(self, batch: Batch) -> None:
         """Follow the calls of ``batch`` in the order of the file."""
         kind = batch["kind"]
-        rows = np.flatnonzero((kind == events.DEVICE_MALLOC) | (kind == events.DEVICE_FREE))
+        rows = np.flatnonzero(is_own_call(batch))
         if self._owner is not None and len(rows):
             rows = rows[self._is_owned(batch, rows)]
         if not len(rows):
@@ -143,6 +143,13 @@ class DriverBytes:
         if self._owner not in names:
             return np.zeros(len(rows), dtype=bool)
         return np.asarray(codes[rows] == names.index(self._owner))
+
+
+def is_own_call(batch: Batch) -> npt.NDArray[np.bool_]:
+    """Driver calls that the program recorded; those of libraries, by CUPTI, carry a device."""
+    kind = batch["kind"]
+    is_call = (kind == events.DEVICE_MALLOC) | (kind == events.DEVICE_FREE)
+    return np.asarray(is_call & (batch["device"] < 0))
 
 
 def round_to_granules(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -58,6 +58,7 @@ def _table(kinds: tuple[int, ...]) -> npt.NDArray[np.bool_]:
 
 _IS_OF_STEP = _table((*_MOVES, *_COUNTS))
 _IS_MOVE = _table(tuple(_MOVES))
+_IS_CALL = _table((events.DEVICE_MALLOC, events.DEVICE_FREE))
 _IS_POOL = _table(_POOL)
 _IS_SAMPLE = _table((events.SAMPLE,))
 _WHAT = np.zeros(256, dtype=np.int64)
@@ -149,7 +150,8 @@ class StepFold:
     def _collect(self, batch: Batch, start: int, stop: int) -> Numbers:
         """What of ``batch`` belongs to steps."""
         kind = batch["kind"][start:stop].view(np.uint8)
-        is_wanted = _IS_OF_STEP[kind]
+        is_of_library = _IS_CALL[kind] & (batch["device"][start:stop] >= 0)  # by CUPTI
+        is_wanted = _IS_OF_STEP[kind] & ~is_of_library
         named = self._names(batch, start, stop, kind)
         if named is not None:
             is_wanted |= (kind == events.SAMPLE) & (named >= 0)

@@ -17,11 +17,11 @@ class CudaWatch:
 
     def __init__(self, on_cuda: Callable[[], object]) -> None:
         self._on_cuda = on_cuda
-        self._is_queued = False
+        self.is_queued = False
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         """Queue the call once torch.cuda has been imported. Never finds anything."""
-        if not self._is_queued and "torch.cuda" in sys.modules:
+        if not self.is_queued and "torch.cuda" in sys.modules:
             self._queue()
 
     def _queue(self) -> None:
@@ -29,7 +29,7 @@ class CudaWatch:
         spec = getattr(cuda, "__spec__", None)
         if spec is None or getattr(spec, "_initializing", False):
             return
-        self._is_queued = True
+        self.is_queued = True
         lazy_call = getattr(cuda, "_lazy_call", None)
         if lazy_call is not None:
             with contextlib.suppress(Exception):
@@ -41,5 +41,11 @@ class CudaWatch:
 
 
 def watch_cuda(on_cuda: Callable[[], object]) -> None:
-    """Call ``on_cuda`` when torch initialises CUDA in this process, or in one that it forks."""
-    sys.meta_path.insert(0, CudaWatch(on_cuda))
+    """Call ``on_cuda`` when torch initialises CUDA in this process, or in one that it forks.
+
+    Now, where it has done so already.
+    """
+    watch = CudaWatch(on_cuda)
+    watch.find_spec("torch.cuda")
+    if not watch.is_queued:
+        sys.meta_path.insert(0, watch)

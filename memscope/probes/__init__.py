@@ -15,9 +15,9 @@ from memscope.probes.pinned import PinnedProbe
 from memscope.writer import Probe
 
 
-def default_probes() -> Sequence[Probe]:
-    """What every recording samples."""
-    return (
+def default_probes(*, cupti: bool = False) -> Sequence[Probe]:
+    """What every recording samples. ``cupti``: allocations outside torch, by library, as well."""
+    probes: tuple[Probe, ...] = (
         FlushProbe(),
         DeviceProbe(),
         KvCacheProbe(),
@@ -27,3 +27,8 @@ def default_probes() -> Sequence[Probe]:
         HostProbe(),
         CgroupProbe(),
     )
+    if cupti:
+        from memscope.probes.cupti import CuptiProbe
+
+        probes += (CuptiProbe(),)
+    return probes

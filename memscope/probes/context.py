@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import os
-from typing import Any
 
+from memscope.probes.cards import OwnBytes
 from memscope.writer import Recorder
 
 
@@ -22,21 +21,9 @@ def measure_context(recorder: Recorder, device: int = 0) -> int | None:
         if torch.cuda.memory_reserved(device):
             reason = "torch had reserved memory before the context was measured"
         else:
-            size = _process_bytes(torch, device)
+            size = OwnBytes().read(torch, device)
             reason = None if size is not None else "NVML does not list this process"
     except Exception as error:  # no CUDA, no NVML, no permission: the reason is all that counts
         reason = f"{type(error).__name__}: {error}"
     recorder.fact(f"context.{device}", {"bytes": size} if reason is None else {"reason": reason})
     return size
-
-
-def _process_bytes(torch: Any, device: int) -> int | None:
-    nvml = importlib.import_module("pynvml")
-    nvml.nvmlInit()
-    uuid = str(torch.cuda.get_device_properties(device).uuid)
-    name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-    card = nvml.nvmlDeviceGetHandleByUUID(name)
-    for process in nvml.nvmlDeviceGetComputeRunningProcesses(card):
-        if process.pid == os.getpid() and process.usedGpuMemory is not None:
-            return int(process.usedGpuMemory)
-    return None

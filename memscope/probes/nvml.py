@@ -8,13 +8,16 @@ from __future__ import annotations
 import importlib
 import os
 import time
+from collections import deque
 from typing import Any
 
 from memscope.probes.allocator import cuda_torch
+from memscope.probes.cards import find_card
 from memscope.writer import Recorder
 
 PROCESS_SECONDS = 1.0  # between lists of processes, which cost several times a reading
-CHEAP_SECONDS = 200e-6  # a list that costs less is read with each reading, to be of one moment
+CHEAP_SECONDS = 200e-6  # a list that costs less is read with each reading, to be of one moment;
+# so is the recording's last one, whatever it costs
 
 
 class NvmlProbe:
@@ -32,7 +35,7 @@ class NvmlProbe:
         self._cards: dict[int, Any] = {}
         self._absent: dict[str, str] = {}
         self._processes_at = 0.0
-        self._processes_cost = 1.0
+        self._processes_costs: deque[float] = deque(maxlen=2)  # the first is of a cold call
         self._others: dict[int, dict[str, Any]] = {}
 
     def __call__(self, recorder: Recorder) -> None:
@@ -43,8 +46,8 @@ class NvmlProbe:
         if self._start():
             self._find_cards(torch)
             now = time.monotonic()
-            is_cheap = self._processes_cost < CHEAP_SECONDS
-            is_full = is_cheap or now - self._processes_at >= PROCESS_SECONDS
+            is_late = now - self._processes_at >= PROCESS_SECONDS
+            is_full = is_late or self._is_cheap or recorder.is_closing
             for device, card in self._cards.items():
                 self._sample_memory(recorder, device, card)
                 if is_full:
@@ -52,6 +55,11 @@ class NvmlProbe:
                     self._sample_processes(recorder, device, card)
         if len(self._absent) > known:
             recorder.fact("nvml", {"absent": dict(self._absent)})
+
+    @property
+    def _is_cheap(self) -> bool:
+        costs = self._processes_costs
+        return len(costs) < 2 or min(costs) < CHEAP_SECONDS
 
     def _start(self) -> bool:
         if self._is_ready:
@@ -67,14 +75,11 @@ class NvmlProbe:
         return True
 
     def _find_cards(self, torch: Any) -> None:
-        """By UUID: NVML does not know CUDA_VISIBLE_DEVICES, and counts in another order."""
         for device in range(torch.cuda.device_count()):
             if device in self._cards or f"cuda:{device}" in self._absent:
                 continue
             try:
-                uuid = str(torch.cuda.get_device_properties(device).uuid)
-                name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-                self._cards[device] = self._nvml.nvmlDeviceGetHandleByUUID(name)
+                self._cards[device] = find_card(self._nvml, torch, device)
             except Exception as error:  # no uuid in old torch; an NVMLError; the others go on
                 self._lack(f"cuda:{device}", error)
 
@@ -108,7 +113,7 @@ class NvmlProbe:
         except Exception as error:
             self._lack("nvml.process_bytes", error)
             return
-        self._processes_cost = time.perf_counter() - start
+        self._processes_costs.append(time.perf_counter() - start)
         pid = os.getpid()
         own = next((process for process in processes if process.pid == pid), None)
         if own is not None and own.usedGpuMemory is not None:

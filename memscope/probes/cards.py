@@ -1,0 +1,42 @@
+"""Torch's devices as NVML knows them, and what this process holds there."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+
+def find_card(nvml: Any, torch: Any, device: int) -> Any:
+    """NVML's handle of a device of torch, by UUID: NVML counts in another order and sees all."""
+    uuid = str(torch.cuda.get_device_properties(device).uuid)
+    name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+    return nvml.nvmlDeviceGetHandleByUUID(name)
+
+
+def own_bytes(nvml: Any, card: Any) -> int | None:
+    """What this process holds on a card; None where NVML does not list it, or gives no bytes."""
+    for process in nvml.nvmlDeviceGetComputeRunningProcesses(card):
+        if process.pid == os.getpid() and process.usedGpuMemory is not None:
+            return int(process.usedGpuMemory)
+    return None
+
+
+class OwnBytes:
+    """Reads what this process holds on each device; NVML is started at the first reading."""
+
+    def __init__(self, nvml: Any = None) -> None:
+        """`nvml`: the module; None imports pynvml."""
+        self._nvml = nvml
+        self._is_ready = False
+        self._cards: dict[int, Any] = {}
+
+    def read(self, torch: Any, device: int) -> int | None:
+        """In bytes; None where NVML does not list this process. Raises what NVML raises."""
+        if not self._is_ready:
+            self._nvml = self._nvml or importlib.import_module("pynvml")
+            self._nvml.nvmlInit()
+            self._is_ready = True
+        if device not in self._cards:
+            self._cards[device] = find_card(self._nvml, torch, device)
+        return own_bytes(self._nvml, self._cards[device])
