@@ -11,10 +11,10 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,11 +29,14 @@ from memscope.segment_names import free_names, next_name
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from memscope.step_sums import LastMoves
     from memscope.thinning import Thinner
 
 HEAD = "recorder.segment"  # the fact that stands first in every segment but the first
 MAX_FACTS = 4096
-SLICE_SECONDS = 0.01
+SLICE_CPU_SECONDS = 0.01  # of every twentieth of a second, while a segment is thinned,
+SLICE_SHARE = 0.5  # or so much of what this thread took for other work since,
+SLICE_SECONDS = 0.25  # and at most so long, where the program leaves it little of Python's lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,8 @@ class Segments:
         self._pin: str | None = None
         self._old: list[OldSegment] = []
         self._thinner: Thinner | None = None
-        self._moves: Any = None
+        self._moves: LastMoves | None = None
+        self._tidied = 0.0
         self._encoder = SegmentEncoder(self._header, Segment())
         self._file = _begin(path, self._encoder.begin())
 
@@ -103,14 +107,14 @@ class Segments:
         """Close the file."""
         self._file.close()
 
-    def tidy(self) -> None:
-        """Thin or remove old segments for a moment. Never raises."""
+    def tidy(self, is_wanted: Callable[[], bool] = lambda: False) -> None:
+        """Thin or remove old segments, a moment or until ``is_wanted``. Never raises."""
         if self._retention is None:
             return
         if self._thinner is None:
             self._choose(self._retention)
         else:
-            self._go_on(self._thinner)
+            self._go_on(self._thinner, is_wanted)
 
     def stop_thinning(self) -> None:
         """Leave the segment as it is that is being thinned."""
@@ -202,16 +206,24 @@ class Segments:
         self._moves = self._moves or LastMoves()
         try:
             self._thinner = Thinner(segment.path, segment.rows, self._moves)
+            self._tidied = time.thread_time()
         except Exception:  # it is gone, or the disk is full
             self._remove(segment)
 
-    def _go_on(self, thinner: Thinner) -> None:
+    def _go_on(self, thinner: Thinner, is_wanted: Callable[[], bool]) -> None:
         segment = next(each for each in self._old if each.path == thinner.source)
+        now = time.thread_time()
+        cpu = now + max(SLICE_CPU_SECONDS, SLICE_SHARE * (now - self._tidied))
+        clock = time.monotonic() + SLICE_SECONDS
         try:
-            is_done = thinner.advance(time.monotonic() + SLICE_SECONDS)
+            is_done = thinner.advance(
+                lambda: time.thread_time() >= cpu or time.monotonic() >= clock or is_wanted()
+            )
         except Exception:  # hardly smaller, or the disk is full, or it is damaged
             self._remove(segment)
             return
+        finally:
+            self._tidied = time.thread_time()
         if is_done:
             self._thinner = None
             self._put(segment, replace(segment, bytes=thinner.bytes, is_thinned=True))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from memscope.segment_names import thin_name
 from memscope.step_sums import LastMoves, thin
 
 READ_BYTES = 1 << 18
-GATHERED_ROWS = 1 << 14
+GATHERED_ROWS = 1 << 13
 WORTHWHILE = 0.5  # of its bytes: what is not thinned to less is not worth keeping
 
 
@@ -53,13 +53,13 @@ class Thinner:
             self.target.unlink()  # of a program that was killed
         self._append(self._encoder.begin())
 
-    def advance(self, deadline: float) -> bool:
-        """Go on until ``deadline`` by ``time.monotonic``; whether the result is in place.
+    def advance(self, is_over: Callable[[], bool]) -> bool:
+        """Go on until ``is_over``, at least by a batch; whether the result is in place.
 
         Raises NotWorthwhile, OSError, or what a damaged segment raises.
         """
         output = bytearray()
-        is_done = self._take(output, deadline)
+        is_done = self._take(output, is_over)
         if is_done:
             output += self._flush() + self._encoder.end()
         self._append(bytes(output))
@@ -74,7 +74,7 @@ class Thinner:
         with contextlib.suppress(OSError):
             self.target.unlink()
 
-    def _take(self, output: bytearray, deadline: float) -> bool:
+    def _take(self, output: bytearray, is_over: Callable[[], bool]) -> bool:
         data, position = self._read(self._offset), 0
         while True:
             try:
@@ -89,7 +89,7 @@ class Thinner:
             body = pa.py_buffer(data[position : position + frame.length])
             output += self._add(pa.ipc.read_record_batch(body, self._schema), frame.sequence)
             position += frame.length
-            if time.monotonic() >= deadline:
+            if is_over():
                 break
         self._offset += position
         return False

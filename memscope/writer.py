@@ -224,7 +224,7 @@ class Recorder:
             if is_due or self._flushes:
                 flushed = now
                 self._write_out()
-            else:
+            if len(rows) < MAX_BACKLOG_ROWS // 2:
                 self._tidy()
         self._write_out()
 
@@ -248,7 +248,7 @@ class Recorder:
 
     def _tidy(self) -> None:
         """Thin or remove old segments for a moment, and say what is no longer there."""
-        self._segments.tidy()
+        self._segments.tidy(lambda: self._is_paused or self._closing or bool(self._flushes))
         if self._segments.removed != self._removed:
             self._removed = self._segments.removed
             self.fact("recorder.removed", asdict(self._removed))

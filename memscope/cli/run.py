@@ -12,7 +12,7 @@ from pathlib import Path
 from memscope.cli.output import check_free, default_path
 from memscope.errors import MemscopeError
 
-WITH_VALUE = ("-o", "--output", "--report")
+WITH_VALUE = ("-o", "--output", "--report", "--keep-last")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="RECORDING", help="where the recording goes")
     add("--force", action="store_true", help="overwrite the recording, and the report")
     add("--report", metavar="FILE", help="write the HTML report once the program has ended")
+    add("--keep-last", metavar="SIZE", help="what a recording may take (default: 1GiB), or all")
     add("--live", action="store_true", help="show the live view; its output follows when you leave")
     add("command", metavar="COMMAND", nargs="*", help="what to run, with its own arguments")
 
@@ -52,8 +53,9 @@ def run(args: argparse.Namespace) -> int:
     command = command_words(args.command)
     path = Path(args.output) if args.output else default_path("run", ".mscope")
     report = Path(args.report) if args.report else None
+    options = option_variables(args)
     prepare_output(path, report, force=args.force)
-    environment = recorded_environment(path)
+    environment = recorded_environment(path) | options
     if args.live:
         from memscope.cli.run_live import run_under_view
 
@@ -73,8 +75,10 @@ def prepare_output(path: Path, report: Path | None, *, force: bool) -> None:
         check_free(report, force=force)
         if not os.access(report.parent, os.W_OK):
             raise MemscopeError(f"{report} cannot be written.", "Name a folder that you may write.")
-    if force:
-        path.unlink(missing_ok=True)
+    if force and path.exists():
+        from memscope.chain import remove_recording
+
+        remove_recording(path)
 
 
 def recorded_environment(path: Path) -> dict[str, str]:
@@ -83,6 +87,18 @@ def recorded_environment(path: Path) -> dict[str, str]:
     from memscope.launch.program import hook_folder
 
     return program_environment(os.environ, path.absolute(), uuid.uuid4().hex, hook_folder())
+
+
+def option_variables(args: argparse.Namespace) -> dict[str, str]:
+    """What the options say to every process of the run. Raises MemscopeError."""
+    from memscope.launch import environment as names
+    from memscope.retention import parse_keep_last
+
+    variables = {}
+    if args.keep_last is not None:
+        parse_keep_last(args.keep_last)
+        variables[names.KEEP_LAST] = args.keep_last
+    return variables
 
 
 def finish(path: Path, report: Path | None, *, force: bool) -> None:

@@ -13,6 +13,7 @@ RUN_ID = "MEMSCOPE_RUN_ID"  # what the recordings of one run have in common
 RUN_FILE = "MEMSCOPE_RUN_FILE"  # file of the first process; the others' lie beside it
 RUN_PARENT = "MEMSCOPE_RUN_PARENT"  # pid of the recorded process above this one
 RUN_RANK = "MEMSCOPE_RUN_RANK"  # rank of the recorded process above this one
+KEEP_LAST = "MEMSCOPE_KEEP_LAST"  # what the recording of each process may take on disk
 
 SUFFIX = ".mscope"
 

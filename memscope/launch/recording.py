@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 
+from memscope.launch.environment import KEEP_LAST
 from memscope.probes import default_probes
 from memscope.probes.steps import StepProbe
+from memscope.retention import DEFAULT_KEEP_LAST
 from memscope.writer import Recorder, make_default
 
 
 def begin_recorder(path: Path) -> Recorder:
     """A recorder of this process at ``path``, which ``active_recorder`` finds."""
-    recorder = Recorder(path, probes=(*default_probes(), StepProbe()))
+    recorder = Recorder(
+        path,
+        probes=(*default_probes(), StepProbe()),
+        keep_last=os.environ.get(KEEP_LAST) or DEFAULT_KEEP_LAST,
+    )
     recorder.fact("run.kind", "program")
     recorder.fact("versions", {"python": platform.python_version()})
     make_default(recorder)
