@@ -1,22 +1,22 @@
-"""Limits on figures, and the verdicts: made here and nowhere else.
+"""Limits on figures, metrics and ratios, and the verdicts: made here and nowhere else.
 
 A limit is written FIGURE OP VALUE; a bare FIGURE takes its default.
 """
 
 from __future__ import annotations
 
-import difflib
-import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memscope.analysis.figure import Figure
 from memscope.analysis.figures import FIGURES, DefaultLimit, FigureDefinition, find_definition
+from memscope.analysis.quantity import Quantity, parse_quantity
+from memscope.analysis.written_value import example_value, parse_value
 from memscope.errors import MemscopeError
 from memscope.storage import State
-from memscope.units import BYTE_UNITS, TIME_UNITS_S, format_value, split_quantity
+from memscope.units import format_value
 
 PASS, WARN, FAIL = "pass", "warn", "fail"
 NOT_MEASURED, NOT_APPLICABLE = "not measured", "not applicable"
@@ -29,22 +29,31 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-_LIMIT = re.compile(r"\s*([A-Za-z_.]+(?:\[[^\]]*\])?)\s*(?:(<=|>=|==|!=|<|>)\s*(.*?))?\s*", re.S)
+_LIMIT = re.compile(r"([^<>=!]*?)(?:(<=|>=|==|!=|<|>)(.*))?", re.S)
+_SEE = "See what holds it at the peak: `memscope report RECORDING`."
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """``value`` is in the figure's unit. Without a ``comparison`` the figure's defaults are meant.
+    """``value`` is in ``unit``. Without a ``comparison`` the figure's defaults are meant.
 
-    ``warn`` is a tighter limit that only warns. ``is_default``: nobody wrote the value.
+    ``bound``: what it is held to, in words. ``warn`` is a tighter limit that only warns.
+    ``is_default``: nobody wrote the value.
     """
 
-    figure: str
+    quantity: Quantity
     comparison: str = ""
     value: float = 0.0
+    unit: str = ""
     text: str = ""
+    bound: str = ""
     warn: Limit | None = None
     is_default: bool = False
+
+    @property
+    def figure(self) -> str:
+        """The name of what it is set on, among figures as measured."""
+        return self.quantity.name
 
     def is_kept_by(self, value: float) -> bool:
         """Whether ``value`` lies within the limit."""
@@ -63,11 +72,18 @@ class Verdict:
     reason: str | None
     advice: str
     is_named: bool
+    bound: str = ""
 
     @property
     def line(self) -> str:
         """Limit and actual, on one line."""
         return f"{self.limit}: {self.actual}"
+
+    @property
+    def sentence(self) -> str:
+        """Actual and what it is held to: "memory.peak_bytes = 3.00 GiB, limit <= 2 GiB"."""
+        equals = " = " if self.value is not None else ": "
+        return f"{self.figure}{equals}{self.actual}, {self.bound}"
 
     @property
     def actual(self) -> str:
@@ -79,23 +95,29 @@ class Verdict:
 
 def parse_limit(text: str) -> Limit:
     """The limit that ``text`` writes. Raises MemscopeError."""
-    match = _LIMIT.fullmatch(text)
-    if match is None:
+    written = " ".join(text.split())
+    match = _LIMIT.fullmatch(written)
+    if match is None or not match[1].strip():
         raise MemscopeError(
             f"{text!r} is no limit.", "Write FIGURE OP VALUE, like 'driver.calls_per_step == 0'."
         )
-    name, comparison, value = match.groups()
-    definition = find_definition(name)
-    if definition is None:
-        raise MemscopeError(f"There is no figure {name!r}.", _near(name))
-    if comparison is None:
-        if not definition.limits:
-            raise MemscopeError(
-                f"{name} has no default limit.",
-                f"Write one, like '{name} <= {_example(definition)}'.",
-            )
-        return Limit(name, text=name)
-    return Limit(name, comparison, _parse_value(value, definition), " ".join(text.split()))
+    quantity = parse_quantity(match[1].strip())
+    if match[2] is None:
+        return _bare(quantity)
+    value, unit = parse_value(match[3].strip(), quantity.name, quantity.unit)
+    bound = f"limit {match[2]} {match[3].strip()}"
+    return Limit(quantity, match[2], value, unit, written, bound)
+
+
+def parse_limits(texts: Iterable[str], source: str = "") -> tuple[Limit, ...]:
+    """Several limits; what cannot be read names its ``source``. Raises MemscopeError."""
+    return tuple(_parse_from(text, source) for text in texts)
+
+
+def override(nearer: Sequence[Limit], farther: Sequence[Limit]) -> tuple[Limit, ...]:
+    """``nearer``, and what of ``farther`` is set on other figures."""
+    named = {limit.figure for limit in nearer}
+    return (*nearer, *(limit for limit in farther if limit.figure not in named))
 
 
 def default_limits(definition: FigureDefinition, name: str = "") -> tuple[Limit, ...]:
@@ -131,29 +153,62 @@ def exit_code(verdicts: Sequence[Verdict], state: State) -> int:
     return 3 if state.is_partial else 0
 
 
+def _bare(quantity: Quantity) -> Limit:
+    definition = find_definition(quantity.name) if quantity.is_figure else None
+    if definition is None or not definition.limits:
+        raise MemscopeError(
+            f"{quantity.name} has no default limit.",
+            f"Write one, like '{quantity.name} <= {example_value(quantity.unit)}'.",
+        )
+    return Limit(quantity, text=quantity.name)
+
+
+def _parse_from(text: str, source: str) -> Limit:
+    try:
+        return parse_limit(text)
+    except MemscopeError as error:
+        if not source:
+            raise
+        raise MemscopeError(f"{source}: {error.problem}", error.next_step) from None
+
+
 def _expand(limit: Limit) -> tuple[Limit, ...]:
+    if limit.comparison:
+        return (limit,)
     definition = find_definition(limit.figure)
     assert definition is not None, limit.figure
-    return (limit,) if limit.comparison else default_limits(definition, limit.figure)
+    return default_limits(definition, limit.figure)
 
 
 def _default(name: str, default: DefaultLimit) -> Limit:
     limit = parse_limit(f"{name} {default.limit}")
     warn = None if default.warn is None else parse_limit(f"{name} {default.warn}")
-    return replace(limit, warn=warn, is_default=True)
+    return replace(limit, bound=f"default {default.limit}", warn=warn, is_default=True)
 
 
 def _judge_one(figures: Mapping[str, Figure], limit: Limit, *, is_named: bool) -> Verdict:
-    definition = find_definition(limit.figure)
-    assert definition is not None, limit.figure
     figure = figures.get(limit.figure) or Figure(
-        limit.figure, None, definition.unit, "this recording has no such part"
+        limit.figure, None, limit.unit, "this recording has no such part"
     )
     verdict, reason = _compare(figure, limit)
-    advice = definition.advice if verdict in (WARN, FAIL) else ""
+    advice = _advice(limit.quantity) if verdict in (WARN, FAIL) else ""
     return Verdict(
-        limit.text, limit.figure, figure.value, figure.unit, verdict, reason, advice, is_named
+        limit.text,
+        limit.figure,
+        figure.value,
+        figure.unit,
+        verdict,
+        reason,
+        advice,
+        is_named,
+        limit.bound,
     )
+
+
+def _advice(quantity: Quantity) -> str:
+    """What the table says; of metrics and ratios where to look."""
+    definition = find_definition(quantity.name) if quantity.is_figure else None
+    return definition.advice if definition else _SEE
 
 
 def _compare(figure: Figure, limit: Limit) -> tuple[str, str | None]:
@@ -166,51 +221,3 @@ def _compare(figure: Figure, limit: Limit) -> tuple[str, str | None]:
     if limit.warn is not None and not limit.warn.is_kept_by(figure.value):
         return WARN, f"close to the limit: not {limit.warn.comparison} {limit.warn.value:g}"
     return PASS, None
-
-
-def _parse_value(text: str, definition: FigureDefinition) -> float:
-    """``text`` in the figure's unit."""
-    try:
-        number, unit = split_quantity(text)
-    except MemscopeError:
-        number, unit = 0.0, text or "nothing"
-    factors = _factors(definition.unit)
-    if unit.upper() not in factors:
-        raise MemscopeError(
-            f"{definition.name} is measured in {definition.unit}, not in {unit!r}.",
-            f"Write it like '{definition.name} <= {_example(definition)}'.",
-        )
-    value = number * factors[unit.upper()]
-    if math.isinf(value):
-        raise MemscopeError(f"{text!r} is no number that can be compared.", "Write a finite one.")
-    return value
-
-
-def _factors(unit: str) -> dict[str, float]:
-    """What a unit that may be written is worth in ``unit``; upper case."""
-    plain = {"": 1.0}
-    if unit.startswith("bytes"):
-        return plain | BYTE_UNITS
-    if unit in ("ms", "s"):
-        return plain | {
-            name: value / TIME_UNITS_S[unit.upper()] for name, value in TIME_UNITS_S.items()
-        }
-    return plain | ({"%": 0.01} if unit == "ratio" else {unit.upper(): 1.0})
-
-
-def _example(definition: FigureDefinition) -> str:
-    unit = definition.unit
-    return {"ratio": "0.95", "ms": "40 ms", "s": "60 s"}.get(
-        unit, "2 GiB" if unit.startswith("bytes") else "4"
-    )
-
-
-def _near(name: str) -> str:
-    """Names that may have been meant."""
-    names = [row.name for row in FIGURES]
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    last = name.rpartition(".")[2]
-    close += [each for each in names if each.endswith(f".{last}") and each not in close]
-    if close:
-        return f"Did you mean {' or '.join(close)}? `memscope check --list` shows all."
-    return "`memscope check --list` shows all."

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from memscope.analysis.figure import Figure
-from memscope.analysis.figures import figures
 from memscope.analysis.layers import LayerMemory
 from memscope.analysis.ledger import Ledger, make_ledgers
 from memscope.analysis.limits import Limit, Verdict, judge
+from memscope.analysis.measure import measure
 from memscope.analysis.memory import Device, find_device, held_bytes, host_bytes
 from memscope.analysis.sentences import write_sentences
 from memscope.analysis.timeline import Timeline
@@ -66,7 +66,7 @@ class Summary:
 
 def summarize(timeline: Timeline, state: State, *, limits: Sequence[Limit] = ()) -> Summary:
     """The summary of what ``timeline`` holds, of a recording in ``state``."""
-    measured = figures(timeline)
+    measured = measure(timeline, limits)
     return Summary(
         header=timeline.header,
         state=state,

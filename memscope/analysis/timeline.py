@@ -16,10 +16,12 @@ from memscope.analysis.flushes import Flushes, FlushFold
 from memscope.analysis.gather import gather
 from memscope.analysis.layers import LayerFold, LayerMemory
 from memscope.analysis.map_rows import MapRows
+from memscope.analysis.metrics import MetricFold, MetricReadings
 from memscope.analysis.moment import Moment, batches_until, parse_moment
 from memscope.analysis.rare_rows import Mark, OutOfMemory, Phase, RareRows, as_count
 from memscope.analysis.readings import DriverBytes, Reading, Readings
 from memscope.analysis.series import Series
+from memscope.analysis.serving_rows import ServingRows
 from memscope.analysis.step_fold import Geometry, StepFold, StepSettings
 from memscope.analysis.steps import MAX_STEPS, Steps
 from memscope.analysis.window import MAX_LAYERS
@@ -66,6 +68,8 @@ class Timeline:
         self._rare = RareRows()
         self._steps = StepFold()
         self._readings = Readings()
+        self._metrics = MetricFold()
+        self.serving = ServingRows()
         self._counters = CounterFold()
         self._flushes = FlushFold()
         self._layers = LayerFold()
@@ -83,17 +87,23 @@ class Timeline:
         start = 0
         for row in batch.where(events.FACT).tolist():
             if batch.name(row) in _TURNING:
-                self._steps.fold(batch, start, row, self._settings)
+                self._fold_steps(batch, start, row)
                 start = row
             self._rare.add_fact(batch, row)
-        self._steps.fold(batch, start, batch.rows, self._settings)
+        self._fold_steps(batch, start, batch.rows)
         self._rare.add(batch)
         self._readings.add(batch)
         self._counters.add(batch)
+        self.serving.add(batch)
         self._flushes.add(batch)
         self._layers.add(batch)
         self.driver.add(batch)
         self.pool_driver.add(batch)
+
+    def _fold_steps(self, batch: Batch, start: int, stop: int) -> None:
+        """The rows whose meaning hangs on the facts before them."""
+        self._steps.fold(batch, start, stop, self._settings)
+        self._metrics.fold(batch, start, stop, self.warmup_steps)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -142,6 +152,10 @@ class Timeline:
     def series(self) -> dict[str, Series]:
         """Metric → its readings."""
         return self._readings.series()
+
+    def metric(self, name: str) -> dict[int, MetricReadings]:
+        """Device (−1 for none) → the readings of one metric there."""
+        return self._metrics.of(name)
 
     def latest(self, metric: str, device: int = -1) -> Reading | None:
         """The last reading of a metric on one device; None where there is none."""

@@ -1,0 +1,109 @@
+"""The text of a baseline: TOML, sorted, one figure a line, units spelled out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from memscope.analysis.machine_class import MachineClass
+from memscope.errors import MemscopeError
+from memscope.units import format_bytes
+
+MACHINE = "memscope"
+_HEAD = """\
+# What figures came to, for `memscope check --baseline` and pytest. Written by memscope, which
+# keeps tolerances, {{ value = "...", tolerance = "10 %" }}, and no other comment than its own.
+
+[{section}]
+version = {version}
+device = {device}
+kind = {kind}
+{total}torch = {torch}
+"""
+
+Line = tuple[str, float, str, float | None]  # figure, value, unit, tolerance
+
+
+def write_file(path: Path, machine: MachineClass, sections: Mapping[str, Sequence[Line]]) -> None:
+    """Write the file under another name, then give it its own. Raises MemscopeError."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(baseline_text(machine, sections), encoding="utf-8")
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise MemscopeError(
+            f"{path} cannot be written ({error.strerror or error}).",
+            "Name a file in a folder that you may write to.",
+        ) from None
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+
+
+def baseline_text(machine: MachineClass, sections: Mapping[str, Sequence[Line]]) -> str:
+    """All of the file."""
+    size = machine.total_bytes
+    total = "" if size is None else f'total = "{size} bytes"{_comment(size, "bytes")}\n'
+    head = _HEAD.format(
+        section=MACHINE,
+        version=_quote(_version()),
+        device=_quote(machine.device),
+        kind=_quote(machine.kind),
+        total=total,
+        torch=_quote(machine.torch),
+    )
+    blocks = [
+        "\n".join([f"[{_quote(section)}]", *map(_line, lines)]) + "\n"
+        for section, lines in sections.items()
+    ]
+    return "\n".join([head, *blocks])
+
+
+def read_machine(data: Any, path: Path) -> MachineClass:
+    """The class of the machine that the file names. Raises MemscopeError."""
+    fields = data if isinstance(data, dict) else {}
+    texts = [fields.get(key) for key in ("device", "kind", "torch")]
+    total = str(fields.get("total", "")).removesuffix(" bytes")
+    if not all(isinstance(text, str) for text in texts) or not (total.isdecimal() or not total):
+        raise MemscopeError(
+            f"{path} is no baseline: its section [{MACHINE}] names no machine.",
+            "Write one with --write-baseline.",
+        )
+    device, kind, torch = map(str, texts)
+    return MachineClass(device, kind, int(total) if total else None, torch)
+
+
+def _line(line: Line) -> str:
+    name, value, unit, tolerance = line
+    written = _quote(f"{_number(value)} {unit}")
+    if tolerance is not None:
+        percent = _number(round(tolerance * 100, 10))
+        written = f'{{ value = {written}, tolerance = "{percent} %" }}'
+    return f"{_quote(name)} = {written}{_comment(value, unit)}"
+
+
+def _number(value: float) -> str:
+    """Read back, it is the same."""
+    return str(int(value)) if value.is_integer() and abs(value) < 1 << 53 else repr(value)
+
+
+def _comment(value: float, unit: str) -> str:
+    """A large size as people read it."""
+    return f"  # {format_bytes(value)}" if unit == "bytes" and abs(value) >= 1024 else ""
+
+
+def _quote(text: str) -> str:
+    """A TOML string: JSON's, whose escapes TOML has as well."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _version() -> str:
+    try:
+        return version("memscope-torch")
+    except PackageNotFoundError:
+        return "unknown"

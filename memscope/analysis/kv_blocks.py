@@ -1,0 +1,67 @@
+"""A paged KV cache: how full it was at its peak, how much of its last blocks lies unused.
+
+The fact ``kv`` says how many ``blocks`` there are and how many ``block_tokens`` each holds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from memscope.analysis.figure import Measured, Missing
+from memscope.analysis.serving_rows import HELD, UNUSED
+from memscope.analysis.timeline import Timeline
+
+FACT = "kv"
+NO_BLOCK = Missing("no KV block is recorded")
+ONE_BUFFER = Missing("this run keeps its KV cache in one buffer, not in blocks", False)
+
+
+def peak_utilisation(timeline: Timeline) -> Measured:
+    """Blocks that requests held at the peak, over all.
+
+    By the readings of ``kv.held_blocks`` where there are any: of shared blocks only they tell.
+    """
+    missing = _missing(timeline)
+    if missing is not None:
+        return missing
+    blocks = timeline.count_fact(FACT, "blocks")
+    if not blocks:
+        return Missing("the number of KV blocks is not recorded")
+    readings = timeline.metric(HELD)
+    if readings:
+        return max(each.series.peak for each in readings.values()) / blocks
+    lost = sum(timeline.dropped.get(kind, 0) for kind in ("kv_block_alloc", "kv_block_free"))
+    if lost:
+        return Missing(f"{lost:,} events of KV blocks were dropped by the recorder")
+    return timeline.serving.peak_blocks / blocks
+
+
+def unused_slot_ratio(timeline: Timeline) -> Measured:
+    """Unused slots of requests' last blocks over all slots held, median of the readings."""
+    missing = _missing(timeline)
+    if missing is not None:
+        return missing
+    slots, unused = timeline.count_fact(FACT, "block_tokens"), timeline.serving.unused
+    if not len(unused):
+        return Missing(f"{UNUSED} is not sampled while requests hold blocks")
+    if not slots:
+        return Missing("the tokens of a KV block are not recorded")
+    return float(np.median(unused.last)) / slots
+
+
+def request_oom_rate(timeline: Timeline) -> Measured:
+    """Requests lost to memory over all submitted."""
+    submitted = timeline.counts.get("request_submit", 0)
+    if not submitted:
+        return Missing("no request is recorded: this program serves none", False)
+    lost = timeline.dropped.get("request_submit", 0)
+    if lost:
+        return Missing(f"{lost:,} submitted requests were dropped by the recorder")
+    return timeline.serving.lost_requests / submitted
+
+
+def _missing(timeline: Timeline) -> Missing | None:
+    if timeline.facts.get("run.kind") == "q8-decode":
+        return ONE_BUFFER
+    is_seen = timeline.counts.get("kv_block_alloc") or timeline.metric(HELD)
+    return None if is_seen else NO_BLOCK

@@ -1,0 +1,49 @@
+"""What of a machine figures depend on: its GPU, how large that is, and which torch drives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memscope.analysis.memory import find_device
+from memscope.analysis.timeline import Timeline
+
+SAME_SHARE = 0.02  # cards of one model differ by less
+
+
+@dataclass(frozen=True, slots=True)
+class MachineClass:
+    """``kind`` is "cuda", "host" or "none"; ``torch`` is major.minor, "" where not recorded."""
+
+    device: str
+    kind: str
+    total_bytes: int | None
+    torch: str
+
+    def differences(self, other: MachineClass) -> tuple[str, ...]:
+        """What sets this class apart from ``other``, in words; nothing where they are one."""
+        found = [
+            f"{what} {theirs or 'unknown'} there, {own or 'unknown'} here"
+            for what, own, theirs in (
+                ("device", self.device, other.device),
+                ("torch", self.torch, other.torch),
+            )
+            if own != theirs
+        ]
+        if not found and not self._is_as_large_as(other):
+            found.append(f"memory {other.total_bytes} bytes there, {self.total_bytes} bytes here")
+        return tuple(found)
+
+    def _is_as_large_as(self, other: MachineClass) -> bool:
+        if self.kind != "cuda" or self.total_bytes is None or other.total_bytes is None:
+            return True  # of a host the limit counts, not how much is built in
+        return abs(self.total_bytes - other.total_bytes) <= SAME_SHARE * self.total_bytes
+
+
+def find_machine_class(timeline: Timeline) -> MachineClass:
+    """The class of the machine that a recording was made on."""
+    device = find_device(timeline)
+    version = timeline.fact("versions", "torch")
+    torch = ".".join(version.split(".")[:2]) if isinstance(version, str) else ""
+    if device is None:
+        return MachineClass("no GPU", "none", None, torch)
+    return MachineClass(device.name, device.kind, device.total_bytes, torch)

@@ -1,0 +1,184 @@
+"""Figures of a device's memory and of torch's allocator: level, cache, fragmentation, growth."""
+
+from __future__ import annotations
+
+from memscope.analysis.allocator import (
+    cache_ratio,
+    flushes_in_steps,
+    rounding_ratio,
+    swing_ratio,
+)
+from memscope.analysis.figure import Measured, Missing
+from memscope.analysis.figure_definition import (
+    IN_NO_OTHER_RUN,
+    ON_ONE_CLASS,
+    DefaultLimit,
+    FigureDefinition,
+    Measure,
+)
+from memscope.analysis.fragmentation import buckets, external_fragmentation
+from memscope.analysis.growth import growth_slope, time_until_full
+from memscope.analysis.memory import find_device, peak_bytes, peak_ratio
+from memscope.analysis.recorded_map import recorded_map
+from memscope.analysis.timeline import Timeline
+
+ANY = "any program"
+TORCH = "programs whose GPU memory torch's caching allocator hands out"
+SLACK_RATIO = 0.02  # what sampling alone may move a ratio by
+SLACK_GROWTH = 1024.0
+
+
+def _external(timeline: Timeline) -> Measured:
+    device = find_device(timeline)
+    if device is not None and device.is_host:
+        return Missing("torch's caching allocator serves GPUs, and this is a host device", False)
+    recorded = recorded_map(timeline)
+    if recorded is None:
+        return Missing(
+            "the allocator's map is not recorded: it is where memory ran out, or on demand"
+        )
+    found = buckets(recorded.memory)
+    free = sum(bucket.free_bytes for bucket in found)
+    largest = max((bucket.largest_free_bytes for bucket in found), default=0)
+    ratio = external_fragmentation(largest, free)
+    return Missing("nothing is free inside segments", False) if ratio is None else ratio
+
+
+def _growth(kind: str) -> Measure:
+    return lambda results: growth_slope(results.timeline, kind)
+
+
+def _growth_row(kind: str, definition: str, advice: str) -> FigureDefinition:
+    return FigureDefinition(
+        f"growth.{kind}",
+        "bytes/step",
+        definition,
+        _growth(kind),
+        "Theil–Sen slope over the run; a step is a second where the program has none",
+        TORCH,
+        (DefaultLimit("<= 1 KiB"),),
+        advice,
+        "lower",
+        ON_ONE_CLASS,
+        SLACK_GROWTH,
+        is_after_warmup=True,
+    )
+
+
+MEMORY_FIGURES = (
+    FigureDefinition(
+        "memory.peak_bytes",
+        "bytes",
+        "the most this process held: torch's reserved bytes and what driver calls took; "
+        "on a host device what it handed out",
+        lambda results: peak_bytes(results.timeline),
+        "the peak of the recording",
+        ANY,
+        direction="lower",
+        repeats=ON_ONE_CLASS,
+    ),
+    FigureDefinition(
+        "memory.peak_ratio",
+        "ratio",
+        "memory.peak_bytes over the device's memory or the limit set on it",
+        lambda results: peak_ratio(results.timeline),
+        "the peak of the recording",
+        ANY,
+        (DefaultLimit("< 1", warn="< 0.95"),),
+        "Keep fewer layers (--keep), or raise the device limit.",
+        "lower",
+        ON_ONE_CLASS,
+    ),
+    FigureDefinition(
+        "memory.time_until_full_s",
+        "s",
+        "free bytes over the growth that growth.* measures",
+        lambda results: time_until_full(results.timeline),
+        "the end of the recording",
+        "programs of which something grows",
+        direction="higher",
+        repeats=IN_NO_OTHER_RUN,
+        is_after_warmup=True,
+    ),
+)
+
+ALLOCATOR_FIGURES = (
+    FigureDefinition(
+        "allocator.cache_ratio",
+        "ratio",
+        "(reserved − allocated) / reserved of torch's allocator, private pools left out",
+        lambda results: cache_ratio(results.timeline),
+        "median of the readings within steps",
+        f"{TORCH}; the default where reserved − allocated is 256 MiB and 1 % of the device or more",
+        (DefaultLimit("<= 0.2"),),
+        "The cache holds what nothing uses: look for mixed sizes, or use expandable segments.",
+        "lower",
+        ON_ONE_CLASS,
+        SLACK_RATIO,
+        is_after_warmup=True,
+    ),
+    FigureDefinition(
+        "allocator.flushes_in_steps",
+        "calls",
+        "torch.cuda.empty_cache() within steps",
+        lambda results: flushes_in_steps(results.timeline),
+        "all steps",
+        TORCH,
+        (DefaultLimit("== 0"),),
+        "Take empty_cache() out of the loop: each call makes the next allocations slow.",
+        "lower",
+        is_after_warmup=True,
+    ),
+    FigureDefinition(
+        "allocator.swing_ratio",
+        "ratio",
+        "(most − least allocated within a step) / most",
+        lambda results: swing_ratio(results.timeline),
+        "median of steps that were read four times or more",
+        TORCH,
+        is_after_warmup=True,
+    ),
+)
+
+FRAGMENTATION_FIGURES = (
+    FigureDefinition(
+        "fragmentation.external",
+        "ratio",
+        "1 − largest free block / free bytes inside segments",
+        lambda results: _external(results.timeline),
+        "the allocator's last recorded map",
+        TORCH,
+        direction="lower",
+        repeats=ON_ONE_CLASS,
+        slack=SLACK_RATIO,
+    ),
+    FigureDefinition(
+        "fragmentation.internal",
+        "ratio",
+        "(allocated − requested) / allocated",
+        lambda results: rounding_ratio(results.timeline),
+        "the last reading",
+        TORCH,
+        direction="lower",
+        repeats=ON_ONE_CLASS,
+        slack=SLACK_RATIO,
+    ),
+)
+
+GROWTH_FIGURES = (
+    _growth_row(
+        "allocated",
+        "slope of the floor of allocated bytes, known KV left out",
+        "Something is kept from each step to the next: look for tensors in lists and closures.",
+    ),
+    _growth_row(
+        "reserved_gap",
+        "slope of the floor of reserved − allocated",
+        "The cache grows without being used: sizes vary from step to step.",
+    ),
+    _growth_row(
+        "outside",
+        "slope of the floor of the process's bytes that torch did not reserve",
+        "A library allocates outside torch: see which code is loaded while it grows.",
+    ),
+)

@@ -1,0 +1,165 @@
+"""Readings of each metric on each device, and what they come to: peak, end, percentiles, growth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from memscope import events
+from memscope.analysis.series import Series, SeriesBuilder
+from memscope.analysis.sketch import Sketch
+
+if TYPE_CHECKING:
+    from memscope.storage import Batch
+
+MAX_METRICS = 512  # times devices
+MAX_WAITING = 1 << 18
+DEVICES = 1 << 16
+
+Numbers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricReadings:
+    """One metric on one device. ``inside``: readings within steps after warm-up.
+
+    Without any step ``inside`` holds all readings.
+    """
+
+    series: Series
+    inside: Sketch
+
+
+class MetricFold:
+    """Takes batches; the same rows in any portions give the same readings.
+
+    A reading waits for the step that ends next, and is inside it where it was taken after the
+    step began. Of a step of more than ``MAX_WAITING`` readings the first are not inside.
+    """
+
+    def __init__(self) -> None:
+        self._builders: dict[tuple[str, int], _Builder] = {}
+        self._order: list[_Builder] = []
+        self._ended = 0
+        self._last_end_ns = 0
+        self._waiting = _Rows(*[np.empty(0, dtype=np.int64)] * 2, np.empty(0))
+
+    def of(self, metric: str) -> dict[int, MetricReadings]:
+        """Device (−1 for none) → its readings of ``metric``, in the order of devices."""
+        return {
+            device: MetricReadings(
+                builder.series.series(), builder.inside if self._ended else builder.all
+            )
+            for (name, device), builder in sorted(self._builders.items())
+            if name == metric
+        }
+
+    def fold(self, batch: Batch, start: int, stop: int, warmup_steps: int) -> None:
+        """Take the rows ``start`` to ``stop`` of ``batch``."""
+        rows, taken = self._take(batch, start, stop)
+        if not self._ended:
+            for builder, values in self._by_metric(taken.which, taken.values):
+                builder.all.add(values)
+        ends = np.flatnonzero(batch["kind"][start:stop] == events.STEP) + start
+        slot = np.append(
+            np.zeros(len(self._waiting.which), dtype=np.int64), np.searchsorted(ends, rows)
+        )
+        waiting = self._waiting.followed_by(taken)
+        if len(ends):
+            begins = self._begins(batch, ends)
+            is_closed = slot < len(ends)
+            is_inside = is_closed & (self._ended + slot >= warmup_steps)
+            is_inside[is_inside] &= waiting.t_ns[is_inside] >= begins[slot[is_inside]]
+            for builder, values in self._by_metric(
+                waiting.which[is_inside], waiting.values[is_inside]
+            ):
+                builder.inside.add(values)
+            self._ended += len(ends)
+            waiting = waiting.where(~is_closed)
+        if len(waiting.which) > MAX_WAITING:
+            waiting = waiting.where(slice(-MAX_WAITING // 2, None))
+        self._waiting = waiting
+
+    def _take(self, batch: Batch, start: int, stop: int) -> tuple[Numbers, _Rows]:
+        """Rows of readings with what they read; one with neither bytes nor value is none."""
+        rows = np.flatnonzero(batch["kind"][start:stop] == events.SAMPLE) + start
+        codes, names = batch.names
+        sizes = batch["bytes"][rows]
+        values = np.where(sizes >= 0, sizes, batch["value"][rows])
+        rows = rows[np.isfinite(values) & (codes[rows] >= 0)]
+        sizes = batch["bytes"][rows]
+        values = np.where(sizes >= 0, sizes, batch["value"][rows])
+        which = self._which(codes[rows], names, batch["device"][rows])
+        is_kept = which >= 0
+        rows, which, values = rows[is_kept], which[is_kept], values[is_kept]
+        t_ns = batch["t_ns"][rows]
+        order = np.argsort(which, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(which[order])) + 1) if len(order) else []
+        for part in parts:
+            self._order[which[part[0]]].series.add(t_ns[part], values[part])
+        return rows, _Rows(which, t_ns, values)
+
+    def _which(self, codes: Numbers, names: list[str], devices: Numbers) -> Numbers:
+        """The number of each reading's metric and device; −1 past the bound."""
+        keys = codes.astype(np.int64) * DEVICES + np.maximum(devices, -1) + 1
+        found, which = np.unique(keys, return_inverse=True)
+        numbers = [self._number(names[key // DEVICES], key % DEVICES - 1) for key in found.tolist()]
+        return np.array(numbers, dtype=np.int64)[which.reshape(-1)]
+
+    def _number(self, metric: str, device: int) -> int:
+        builder = self._builders.get((metric, device))
+        if builder is None:
+            if len(self._order) >= MAX_METRICS:
+                return -1
+            builder = self._builders[metric, device] = _Builder(len(self._order))
+            self._order.append(builder)
+        return builder.number
+
+    def _by_metric(self, which: Numbers, values: Floats) -> list[tuple[_Builder, Floats]]:
+        order = np.argsort(which, kind="stable")
+        which, values = which[order], values[order]
+        starts = np.flatnonzero(np.diff(which, prepend=-1))
+        parts = np.split(values, starts[1:]) if len(starts) else []
+        return [
+            (self._order[which[start]], part) for start, part in zip(starts, parts, strict=True)
+        ]
+
+    def _begins(self, batch: Batch, ends: Numbers) -> Numbers:
+        """When each step began: by its duration, else where the one before it ended."""
+        end, duration = batch["t_ns"][ends], batch["duration_ns"][ends]
+        previous = np.append(self._last_end_ns, end[:-1])
+        self._last_end_ns = int(end[-1])
+        return np.asarray(np.where(duration >= 0, end - duration, np.minimum(previous, end)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Readings: whose, when, what."""
+
+    which: Numbers
+    t_ns: Numbers
+    values: Floats
+
+    def followed_by(self, other: _Rows) -> _Rows:
+        return _Rows(
+            np.append(self.which, other.which),
+            np.append(self.t_ns, other.t_ns),
+            np.append(self.values, other.values),
+        )
+
+    def where(self, chosen: npt.NDArray[np.bool_] | slice) -> _Rows:
+        return _Rows(self.which[chosen], self.t_ns[chosen], self.values[chosen])
+
+
+class _Builder:
+    """What is kept of one metric on one device."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.series = SeriesBuilder()
+        self.inside = Sketch()
+        self.all = Sketch()

@@ -1,0 +1,145 @@
+"""What a limit is set on: a figure, a statistic of a metric, or the ratio of two of these.
+
+Written ``driver.calls_per_step``, ``torch.reserved_bytes.peak``, on one device
+``torch.reserved_bytes[cuda:1].peak``, and ``A / B``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+
+from memscope.analysis.figures import FIGURES, find_definition
+from memscope.analysis.metric_names import AREAS, BY_NAME, METRICS, STATISTICS, unit_of
+from memscope.errors import MemscopeError
+
+_TERM = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)(?:\[([^\]]*)\](?:\.(\w+))?)?")
+_SLASH = re.compile(r"/(?![^\[]*\])")  # not within [ ]
+_DEVICE = re.compile(r"(?:cuda:)?(\d{1,4})|host")
+_RESERVED = AREAS | {row.area for row in FIGURES}
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A figure, or the ``statistic`` of a metric; ``unit`` is None where the name tells none.
+
+    ``device``: of a metric, −1 for the host's; None for all, of which the highest counts (of
+    "min" the lowest).
+    """
+
+    name: str
+    unit: str | None
+    metric: str = ""
+    statistic: str = ""
+    device: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """``over`` alone, or ``over`` divided by ``under``."""
+
+    over: Term
+    under: Term | None = None
+
+    @property
+    def name(self) -> str:
+        """As it is written, with single spaces."""
+        return self.over.name if self.under is None else f"{self.over.name} / {self.under.name}"
+
+    @property
+    def unit(self) -> str | None:
+        """None where the name tells none."""
+        return self.over.unit if self.under is None else "ratio"
+
+    @property
+    def is_figure(self) -> bool:
+        """Whether it is a row of the table, or a part of one."""
+        return self.under is None and not self.over.metric
+
+
+def parse_quantity(text: str) -> Quantity:
+    """What ``text`` names. Raises MemscopeError."""
+    parts = [_parse_term(part.strip()) for part in _SLASH.split(text)]
+    if len(parts) == 1:
+        return Quantity(parts[0])
+    if len(parts) > 2:
+        raise MemscopeError(f"{text!r} has more than one /.", "Write a ratio of two: A / B.")
+    over, under = parts
+    if None not in (over.unit, under.unit) and over.unit != under.unit:
+        raise MemscopeError(
+            f"{over.name} is in {over.unit or 'counts'} and {under.name} in "
+            f"{under.unit or 'counts'}.",
+            "Divide two of one unit.",
+        )
+    return Quantity(over, under)
+
+
+def _parse_term(text: str) -> Term:
+    match = _TERM.fullmatch(text)
+    if match is None:
+        raise MemscopeError(
+            f"{text!r} is no limit." if text else "There is no limit on nothing.",
+            "Write FIGURE OP VALUE, like 'driver.calls_per_step == 0'.",
+        )
+    name, part, statistic = match.groups()
+    definition = find_definition(name)
+    if definition is not None:
+        if statistic:
+            raise _no_statistic(name)
+        return Term(text, definition.unit)
+    if part is None:
+        name, _, statistic = name.rpartition(".")
+    return _parse_metric(text, name, statistic or "", part)
+
+
+def _parse_metric(text: str, metric: str, statistic: str, part: str | None) -> Term:
+    whole = text.partition("[")[0]
+    if statistic not in STATISTICS or not metric:
+        if whole in BY_NAME:
+            raise MemscopeError(
+                f"{text} is a metric, of which many readings were taken.",
+                f"Say what of them: {text}.peak, or {', '.join(STATISTICS[1:])}.",
+            )
+        raise MemscopeError(f"There is no figure {text!r}.", _near(whole))
+    if find_definition(metric) is not None and metric not in BY_NAME:
+        raise _no_statistic(metric)
+    if metric not in BY_NAME and metric.partition(".")[0] in _RESERVED:
+        raise MemscopeError(f"There is no metric {metric!r}.", _near_metric(metric, statistic))
+    unit = unit_of(metric) if metric not in BY_NAME else BY_NAME[metric].unit
+    if statistic == "growth" and unit is not None:
+        unit = f"{unit}/step".lstrip("/") if unit else "a step"
+    return Term(text, unit, metric, statistic, _parse_device(text, part))
+
+
+def _parse_device(text: str, part: str | None) -> int | None:
+    if part is None:
+        return None
+    match = _DEVICE.fullmatch(part)
+    if match is None:
+        raise MemscopeError(f"{part!r} in {text} is no device.", "Write [cuda:0], or [host].")
+    return -1 if match[1] is None else int(match[1])
+
+
+def _no_statistic(name: str) -> MemscopeError:
+    return MemscopeError(f"{name} is a figure: one value of a recording.", f"Write {name} alone.")
+
+
+def _near(name: str) -> str:
+    """Names that may have been meant."""
+    figures = [row.name for row in FIGURES]
+    names = figures + [f"{metric.name}.peak" for metric in METRICS]
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    last = name.rpartition(".")[2]
+    close += [each for each in figures if each.endswith(f".{last}") and each not in close]
+    return _suggest(close)
+
+
+def _near_metric(metric: str, statistic: str) -> str:
+    close = difflib.get_close_matches(metric, BY_NAME, n=3, cutoff=0.5)
+    return _suggest([f"{name}.{statistic}" for name in close])
+
+
+def _suggest(names: list[str]) -> str:
+    shown = "`memscope check --list` shows all."
+    return f"Did you mean {' or '.join(names)}? {shown}" if names else shown

@@ -1,0 +1,67 @@
+"""Figures of out-of-memory errors and of a paged KV cache."""
+
+from __future__ import annotations
+
+from memscope.analysis.figure import Measured, Missing
+from memscope.analysis.figure_definition import DefaultLimit, FigureDefinition
+from memscope.analysis.kv_blocks import peak_utilisation, request_oom_rate, unused_slot_ratio
+from memscope.analysis.timeline import Timeline
+
+SERVING = "programs that serve requests"
+PAGED = "programs that keep their KV cache in blocks"
+
+
+def _engine_ooms(timeline: Timeline) -> Measured:
+    count = timeline.oom_counts["engine"]
+    if not count and "run.kind" not in timeline.facts:
+        return Missing("nothing in this program records out-of-memory errors")
+    return count
+
+
+OOM_FIGURES = (
+    FigureDefinition(
+        "oom.engine_count",
+        "errors",
+        "out-of-memory errors of the engine",
+        lambda results: _engine_ooms(results.timeline),
+        "the whole recording",
+        "programs that record such errors",
+        (DefaultLimit("== 0"),),
+        "See what was asked for and what was free; a smaller --keep needs less.",
+        "lower",
+    ),
+    FigureDefinition(
+        "oom.request_rate",
+        "ratio",
+        "requests lost to memory over all submitted",
+        lambda results: request_oom_rate(results.timeline),
+        "the whole recording",
+        SERVING,
+        (DefaultLimit("== 0"),),
+        "Give the KV cache more blocks, or admit fewer requests at once.",
+        "lower",
+    ),
+)
+
+KV_FIGURES = (
+    FigureDefinition(
+        "kv.peak_utilisation",
+        "ratio",
+        "KV blocks held by requests over all",
+        lambda results: peak_utilisation(results.timeline),
+        "the peak while there are requests",
+        PAGED,
+        (DefaultLimit(">= 0.7"), DefaultLimit("<= 0.95")),
+        "Size the KV cache by its peak: fewer blocks where it stays empty, more where it is full.",
+    ),
+    FigureDefinition(
+        "kv.unused_slot_ratio",
+        "ratio",
+        "unused slots of requests' last KV blocks over all slots held",
+        lambda results: unused_slot_ratio(results.timeline),
+        "median of the readings while requests hold blocks",
+        PAGED,
+        direction="lower",
+        slack=0.02,
+    ),
+)

@@ -1,0 +1,94 @@
+"""Rows of a serving program folded into counts: requests lost to memory, KV blocks held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from memscope import events
+from memscope.analysis.series import Series, SeriesBuilder
+
+if TYPE_CHECKING:
+    from memscope.storage import Batch
+
+MAX_LOST = 1 << 20
+MEMORY = "memory"  # the reason of a request that was turned away or ended for want of it
+HELD, UNUSED = "kv.held_blocks", "kv.unused_slots"
+
+Numbers = npt.NDArray[np.int64]
+
+
+class ServingRows:
+    """Takes batches.
+
+    A request is lost to memory where an ``oom`` row of scope "request" names it, or a
+    ``request_reject`` or ``request_finish`` row whose reason is "memory"; it counts once.
+    ``held_blocks`` and its peak: blocks allocated less blocks freed. ``unused``: of each reading of
+    ``kv.unused_slots``, those slots for each block held then.
+    """
+
+    def __init__(self) -> None:
+        self._lost: set[int] = set()
+        self._lost_nameless = 0
+        self.held_blocks = 0
+        self.peak_blocks = 0
+        self._held_reading = 0.0
+        self._unused = SeriesBuilder()
+
+    @property
+    def lost_requests(self) -> int:
+        """Requests lost to memory."""
+        return len(self._lost) + self._lost_nameless
+
+    @property
+    def unused(self) -> Series:
+        """Unused slots for each block held, over time."""
+        return self._unused.series()
+
+    def add(self, batch: Batch) -> None:
+        """Fold one batch."""
+        kind = batch["kind"]
+        self._follow_blocks(batch, kind)
+        self._pair_readings(batch)
+        ends = (kind == events.OOM) | (kind == events.REQUEST_REJECT)
+        for row in np.flatnonzero(ends | (kind == events.REQUEST_FINISH)).tolist():
+            data = batch.data(row)
+            word = "scope" if kind[row] == events.OOM else "reason"
+            said = data.get(word) if isinstance(data, dict) else None
+            if said == ("request" if kind[row] == events.OOM else MEMORY):
+                self._lose(int(batch["request"][row]))
+
+    def _lose(self, request: int) -> None:
+        if request < 0 or len(self._lost) >= MAX_LOST:
+            self._lost_nameless += 1
+        else:
+            self._lost.add(request)
+
+    def _follow_blocks(self, batch: Batch, kind: npt.NDArray[np.int8]) -> None:
+        is_taken = kind == events.KV_BLOCK_ALLOC
+        rows = np.flatnonzero(is_taken | (kind == events.KV_BLOCK_FREE))
+        if not len(rows):
+            return
+        value = np.nan_to_num(batch["value"][rows], nan=1.0, posinf=1.0, neginf=1.0)
+        blocks = np.clip(value, 0, 1 << 32).astype(np.int64)
+        level = self.held_blocks + np.cumsum(np.where(is_taken[rows], blocks, -blocks))
+        self.held_blocks = int(level[-1])
+        self.peak_blocks = max(self.peak_blocks, int(level.max()))
+
+    def _pair_readings(self, batch: Batch) -> None:
+        codes, names = batch.names
+        if UNUSED not in names and HELD not in names:
+            return
+        number = [names.index(name) if name in names else -2 for name in (HELD, UNUSED)]
+        rows = batch.where(events.SAMPLE)
+        rows = rows[np.isin(codes[rows], number) & np.isfinite(batch["value"][rows])]
+        is_held, values = codes[rows] == number[0], batch["value"][rows]
+        last = np.maximum.accumulate(np.where(is_held, np.arange(len(rows)), -1))
+        held = np.where(last >= 0, values[last], self._held_reading)
+        known = ~is_held & (held > 0)
+        if known.any():
+            self._unused.add(batch["t_ns"][rows[known]], values[known] / held[known])
+        if len(rows):
+            self._held_reading = float(held[-1])

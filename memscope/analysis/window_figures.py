@@ -1,0 +1,181 @@
+"""Figures of a residency window: uploads, what is resident, the weight pool, steps, the link."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from memscope.analysis.figure import Measured, Missing
+from memscope.analysis.figure_definition import (
+    IN_NO_OTHER_RUN,
+    DefaultLimit,
+    FigureDefinition,
+    Measure,
+    Results,
+)
+from memscope.analysis.link import link_ratio
+from memscope.analysis.residency import ONLY_WARMUP
+
+WINDOW = "programs with a residency window over their layers"
+POOL = "programs with a weight pool"
+
+
+def _residency(field: str) -> Measure:
+    def measure(results: Results) -> Measured:
+        measured: Measured = getattr(results.residency, field)
+        return measured
+
+    return measure
+
+
+def _step_duration(results: Results) -> Measured:
+    steps = results.timeline.measured_steps
+    return float(np.median(steps.duration_ns)) / 1e6 if len(steps) else ONLY_WARMUP
+
+
+def _wait_ratio(results: Results) -> Measured:
+    timeline = results.timeline
+    steps = timeline.measured_steps
+    if not any(timeline.counts.get(kind) for kind in ("wait", "upload")):
+        return Missing("no upload is recorded that compute could wait for", False)
+    if timeline.dropped.get("wait"):
+        return Missing(f"{timeline.dropped['wait']:,} waits were dropped by the recorder")
+    if not len(steps):
+        return ONLY_WARMUP
+    if not timeline.counts.get("wait") and (steps.upload_duration_ns < 0).any():
+        return Missing("neither uploads nor waits for them are timed")
+    return float(np.median(steps.wait_ns / np.maximum(steps.duration_ns, 1)))
+
+
+def _window_row(
+    field: str, unit: str, definition: str, moment: str, direction: str = "lower"
+) -> FigureDefinition:
+    name, measure = f"residency.{field}", _residency(field)
+    return FigureDefinition(name, unit, definition, measure, moment, WINDOW, direction=direction)
+
+
+RESIDENCY_FIGURES = (
+    FigureDefinition(
+        "residency.uploads_per_step",
+        "layers",
+        "layers uploaded in a step",
+        _residency("uploads_per_step"),
+        "mean of steps",
+        WINDOW,
+        direction="lower",
+        is_after_warmup=True,
+    ),
+    FigureDefinition(
+        "residency.avoidable_uploads",
+        "layers",
+        "uploads a step beyond L(L − C)/(L − 1), the fewest that any policy needs with the C "
+        "slabs that the peak holds (0 where C is L)",
+        _residency("avoidable_uploads"),
+        "mean of steps",
+        WINDOW,
+        (DefaultLimit("<= 2"),),
+        "Another policy uploads less in the same memory: --policy pinned with the same peak.",
+        "lower",
+        is_after_warmup=True,
+    ),
+    _window_row(
+        "entries_at_step_end",
+        "entries",
+        "weights ready for compute, lm_head among them",
+        "the last step's end",
+        "",
+    ),
+    _window_row(
+        "peak_entries",
+        "entries",
+        "the most weights ready for compute at once",
+        "the peak within any step",
+    ),
+    _window_row(
+        "peak_layers",
+        "layers",
+        "the most layers ready for compute at once",
+        "the peak within any step",
+    ),
+    _window_row("resident_bytes", "bytes", "weights ready for compute", "the last step's end"),
+    _window_row("in_flight_bytes", "bytes", "weights on their way", "the last step's end"),
+    _window_row(
+        "held_bytes",
+        "bytes",
+        "the most that resident, in flight and idle weights took together",
+        "the peak of the recording",
+    ),
+)
+
+POOL_FIGURES = (
+    FigureDefinition(
+        "pool.hit_rate",
+        "ratio",
+        "buffers taken from the weight pool over all that were asked of it; by geometry as well",
+        lambda results: results.weight_pool.hit_rate,
+        "all steps",
+        POOL,
+        (DefaultLimit(">= 0.99"),),
+        "Buffers are freed that are needed again: fewer geometries (--unit slab) or fewer idle.",
+        "higher",
+        is_after_warmup=True,
+    ),
+    FigureDefinition(
+        "pool.idle_bytes",
+        "bytes",
+        "bytes in the weight pool that no layer holds",
+        lambda results: results.weight_pool.idle_bytes,
+        "the last step's end",
+        POOL,
+        direction="lower",
+    ),
+    FigureDefinition(
+        "driver.calls_per_step",
+        "calls",
+        "driver allocations and frees in a step",
+        lambda results: results.weight_pool.calls_per_step,
+        "mean of steps",
+        "programs that record their driver calls",
+        (DefaultLimit("== 0"),),
+        "Reuse buffers: --allocator pool, and --unit slab where more than 128 would lie idle.",
+        "lower",
+        is_after_warmup=True,
+    ),
+)
+
+STEP_FIGURES = (
+    FigureDefinition(
+        "step.duration_ms",
+        "ms",
+        "how long a step took",
+        _step_duration,
+        "median of steps",
+        "programs with steps",
+        direction="lower",
+        repeats=IN_NO_OTHER_RUN,
+        is_after_warmup=True,
+    ),
+    FigureDefinition(
+        "step.wait_ratio",
+        "ratio",
+        "share of a step in which compute waited for uploads",
+        _wait_ratio,
+        "median of steps",
+        WINDOW,
+        direction="lower",
+        repeats=IN_NO_OTHER_RUN,
+        is_after_warmup=True,
+    ),
+    FigureDefinition(
+        "upload.link_ratio",
+        "ratio",
+        "upload rate over the link's rate from pinned memory at that copy size",
+        lambda results: link_ratio(results.timeline),
+        "all timed uploads",
+        f"{WINDOW}, on a GPU",
+        (DefaultLimit(">= 0.9"),),
+        "Copy from pinned memory, and a whole slab at once (--unit slab).",
+        "higher",
+        IN_NO_OTHER_RUN,
+        is_after_warmup=True,
+    ),
+)

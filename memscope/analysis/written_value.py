@@ -1,0 +1,60 @@
+"""The value of a limit as people write it, in the unit of what it is a limit on."""
+
+from __future__ import annotations
+
+import math
+
+from memscope.errors import MemscopeError
+from memscope.units import BYTE_UNITS, TIME_UNITS_S, split_quantity
+
+TIME_UNITS = ("ms", "s")
+_EXAMPLES = {"ratio": "0.95", "ms": "40 ms", "s": "60 s"}
+
+
+def parse_value(text: str, name: str, unit: str | None) -> tuple[float, str]:
+    """``text`` in ``unit``, that of ``name``; where None, in the unit that is written.
+
+    Raises MemscopeError.
+    """
+    try:
+        number, written = split_quantity(text)
+    except MemscopeError:
+        number, written = math.nan, text or "nothing"
+    unit = _written_unit(written) if unit is None else unit
+    factors = _factors(unit)
+    if math.isnan(number) or written.upper() not in factors:
+        raise MemscopeError(
+            f"{name} is measured in {unit or 'plain numbers'}, not in {written!r}.",
+            f"Write it like '{name} <= {example_value(unit)}'.",
+        )
+    value = number * factors[written.upper()]
+    if math.isinf(value):
+        raise MemscopeError(f"{text!r} is no number that can be compared.", "Write a finite one.")
+    return value, unit
+
+
+def example_value(unit: str | None) -> str:
+    """A value that may be written in ``unit``."""
+    unit = unit or ""
+    return _EXAMPLES.get(unit, "2 GiB" if unit.startswith("bytes") else "4")
+
+
+def _written_unit(written: str) -> str:
+    """The unit of figures that a written one belongs to; of an unknown one itself."""
+    if written.upper() in BYTE_UNITS:
+        return "bytes"
+    if written.upper() in TIME_UNITS_S:
+        return "s"
+    return "ratio" if written == "%" else written
+
+
+def _factors(unit: str) -> dict[str, float]:
+    """What a unit that may be written is worth in ``unit``; upper case."""
+    plain = {"": 1.0, unit.upper(): 1.0}
+    if unit.startswith("bytes"):
+        return plain | {"BYTES": 1.0} | BYTE_UNITS
+    if unit in TIME_UNITS:
+        return plain | {
+            name: value / TIME_UNITS_S[unit.upper()] for name, value in TIME_UNITS_S.items()
+        }
+    return plain | ({"%": 0.01} if unit == "ratio" else {})
