@@ -23,7 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--force", action="store_true", help="overwrite the recording, and the report")
     add("--report", metavar="FILE", help="write the HTML report once the program has ended")
     add("--keep-last", metavar="SIZE", help="what a recording may take (default: 1GiB), or all")
+    add(
+        "--history",
+        type=int,
+        metavar="N",
+        help="keep who allocated what, and torch's last N events (about 2 µs an allocation)",
+    )
     add("--live", action="store_true", help="show the live view; its output follows when you leave")
+    add("--cupti", action="store_true", help="name libraries' own allocations, by NVIDIA's CUPTI")
     add("command", metavar="COMMAND", nargs="*", help="what to run, with its own arguments")
 
 
@@ -94,11 +101,27 @@ def option_variables(args: argparse.Namespace) -> dict[str, str]:
     from memscope.launch import environment as names
     from memscope.retention import parse_keep_last
 
-    variables = {}
+    variables = prepare_cupti() if args.cupti else {}
     if args.keep_last is not None:
         parse_keep_last(args.keep_last)
         variables[names.KEEP_LAST] = args.keep_last
+    if args.history is not None:
+        if args.history < 1:
+            raise MemscopeError(f"--history {args.history} keeps nothing.", "Write 1 or more.")
+        variables[names.HISTORY] = str(args.history)
     return variables
+
+
+def prepare_cupti() -> dict[str, str]:
+    """What asks the program's processes for CUPTI; its native part is compiled here, once."""
+    from memscope.launch import environment as names
+    from memscope.probes.cupti_buffers import CuptiAbsent, build
+
+    try:
+        build()
+    except CuptiAbsent as error:
+        note(f"no CUPTI: {error.problem.reason}. {error.problem.fix}")
+    return {names.CUPTI: "1"}
 
 
 def finish(path: Path, report: Path | None, *, force: bool) -> None:

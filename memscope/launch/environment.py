@@ -9,6 +9,8 @@ from pathlib import Path
 
 RECORD = "MEMSCOPE_RECORD"  # folder that recordings go to; set, it asks for recording
 OFF = "MEMSCOPE_OFF"  # set, nothing is recorded
+HISTORY = "MEMSCOPE_HISTORY"  # events that torch keeps, and with them who allocated what
+CUPTI = "MEMSCOPE_CUPTI"  # set, allocations outside torch are recorded by CUPTI
 RUN_ID = "MEMSCOPE_RUN_ID"  # what the recordings of one run have in common
 RUN_FILE = "MEMSCOPE_RUN_FILE"  # file of the first process; the others' lie beside it
 RUN_PARENT = "MEMSCOPE_RUN_PARENT"  # pid of the recorded process above this one

@@ -6,7 +6,7 @@ import os
 import platform
 from pathlib import Path
 
-from memscope.launch.environment import KEEP_LAST
+from memscope.launch.environment import CUPTI, HISTORY, KEEP_LAST
 from memscope.probes import default_probes
 from memscope.probes.steps import StepProbe
 from memscope.retention import DEFAULT_KEEP_LAST
@@ -15,9 +15,13 @@ from memscope.writer import Recorder, make_default
 
 def begin_recorder(path: Path) -> Recorder:
     """A recorder of this process at ``path``, which ``active_recorder`` finds."""
+    history = os.environ.get(HISTORY, "")
+    probes = default_probes(
+        history=int(history) if history.isdecimal() else 0, cupti=bool(os.environ.get(CUPTI))
+    )
     recorder = Recorder(
         path,
-        probes=(*default_probes(), StepProbe()),
+        probes=(*probes, StepProbe()),
         keep_last=os.environ.get(KEEP_LAST) or DEFAULT_KEEP_LAST,
     )
     recorder.fact("run.kind", "program")

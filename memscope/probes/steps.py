@@ -42,9 +42,12 @@ class StepProbe:
 
     def __call__(self, recorder: Recorder) -> None:
         """Ten times a second, on the recorder's thread: hook torch, and end a step of a second."""
+        if recorder.is_closing:
+            return
         if self._recorder is None:
             self._recorder = recorder
-            self._take("second")
+            if recorder.step_source is None:
+                self._take("second")
         if not self._is_mine():
             self.close()
             return
