@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,7 @@ from memscope.interop.torch_snapshot import ALLOCATED, INACTIVE, PENDING
 if TYPE_CHECKING:
     from memscope.analysis.memory_map import MemoryMap
     from memscope.analysis.timeline import Timeline
-    from memscope.interop.snapshot_values import Stacks
-    from memscope.interop.torch_snapshot import Snapshot
+    from memscope.interop.snapshot_values import PoolId, Stacks
 
 Numbers = npt.NDArray[np.int64]
 
@@ -112,7 +111,8 @@ def recorded_picture(timeline: Timeline) -> BlockPicture | None:
     memory = None if found is None else found.memory
     if found is None or memory is None or not len(memory.segments):
         return None
-    picture = draw_picture(memory, found.snapshot, device=found.device)
+    snapshot = found.snapshot
+    picture = draw_picture(memory, snapshot.stacks, snapshot.pools, device=found.device)
     return replace(
         picture,
         t_ns=found.t_ns,
@@ -121,7 +121,9 @@ def recorded_picture(timeline: Timeline) -> BlockPicture | None:
     )
 
 
-def draw_picture(memory: MemoryMap, snapshot: Snapshot, *, device: int) -> BlockPicture:
+def draw_picture(
+    memory: MemoryMap, stacks: Stacks, pools: Sequence[PoolId], *, device: int
+) -> BlockPicture:
     """At most ``MOST_ROWS`` rows of ``MOST_CELLS`` cells together: those with most memory."""
     sizes = memory.segments.bytes
     which = np.sort((-sizes).argsort(kind="stable")[:MOST_SEGMENTS])
@@ -136,7 +138,7 @@ def draw_picture(memory: MemoryMap, snapshot: Snapshot, *, device: int) -> Block
     groups.sort(key=lambda group: (-group.bytes, -len(group.begins)))
     return BlockPicture(
         panels=tuple(
-            Panel(tuple(_row(memory, snapshot, cells, group) for group in alike), least)
+            Panel(tuple(_row(memory, stacks, pools, cells, group) for group in alike), least)
             for least, alike in _by_panel(groups, panel, resolution)
         ),
         reserved_bytes=memory.reserved_bytes,
@@ -197,16 +199,18 @@ def _group(memory: MemoryMap, cells: Cells, which: Numbers) -> list[_Alike]:
     return list(found.values())
 
 
-def _row(memory: MemoryMap, snapshot: Snapshot, cells: Cells, group: _Alike) -> PictureRow:
+def _row(
+    memory: MemoryMap, stacks: Stacks, pools: Sequence[PoolId], cells: Cells, group: _Alike
+) -> PictureRow:
     segments, segment = memory.segments, group.segment
     pool, stream = int(segments.pool[segment]), int(segments.stream[segment])
     return PictureRow(
         bytes=group.bytes,
         segments=len(group.begins),
-        pool=f"private pool {snapshot.pools[pool]}" if pool else "",
+        pool=f"private pool {pools[pool]}" if pool else "",
         stream=name_stream(stream) if stream else "",
         is_expandable=bool(segments.is_expandable[segment]),
-        cells=tuple(_cell(cells, group, number, snapshot.stacks) for number in range(group.cells)),
+        cells=tuple(_cell(cells, group, number, stacks) for number in range(group.cells)),
     )
 
 

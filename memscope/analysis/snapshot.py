@@ -38,7 +38,11 @@ def explain_snapshot(
 
     By default of the device that ran out of memory, else of the fullest. Raises MemscopeError.
     """
-    found = examine(_TARGET, path, device=device)
+    return read_explanation(examine(_TARGET, path, device=device))
+
+
+def read_explanation(found: dict[str, Any]) -> SnapshotExplanation:
+    """The explanation that ``describe`` made into JSON."""
     explained = found["explanation"]
     return SnapshotExplanation(
         **{
@@ -57,11 +61,16 @@ def explain_snapshot(
 def explain_stream(stream: IO[bytes], size: int, device: int | None = None) -> dict[str, Any]:
     """The child's part: everything about the snapshot in ``stream``, as JSON."""
     from memscope.analysis.snapshot_analysis import analyse_snapshot
-    from memscope.analysis.snapshot_details import snapshot_details
-    from memscope.analysis.snapshot_report import snapshot_report
     from memscope.interop.torch_snapshot import read_snapshot
 
-    found = analyse_snapshot(read_snapshot(stream, size), device)
+    return describe(analyse_snapshot(read_snapshot(stream, size), device))
+
+
+def describe(found: SnapshotAnalysis) -> dict[str, Any]:
+    """Everything about an analysed snapshot, as JSON."""
+    from memscope.analysis.snapshot_details import snapshot_details
+    from memscope.analysis.snapshot_report import snapshot_report
+
     return {
         "explanation": asdict(explain_analysis(found)),
         "details": snapshot_details(found),

@@ -17,16 +17,8 @@ from typing import BinaryIO, cast
 
 from memscope.analysis.explanation import Explanation
 from memscope.cli.explanation_text import explanation_lines
+from memscope.cli.file_kind import HEAD_BYTES, NAME_A_FILE, file_kind, unpacked
 from memscope.errors import MemscopeError
-
-HEAD_BYTES = 1 << 12
-_GZIP = b"\x1f\x8b"
-_PICKLE = b"\x80"
-_RECORDING = b"\xff\xff\xff\xff"
-_JSON_KEYS = (b'"segments"', b'"device_traces"', b'"segment_type"')
-# Of a text no more than this share is control characters.
-_CONTROL_SHARE = 0.1
-_NAME_A_FILE = "Name a log, a torch memory snapshot or a recording, or - for standard input."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +42,8 @@ def explain(name: str) -> Explanation:
     """The explanation of the file ``name``, "-" for standard input. Raises MemscopeError."""
     with _opened(name) as stream:
         head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
-        inner = _unpacked(head) if head.startswith(_GZIP) else head
-        kind = _kind(inner)
+        inner = unpacked(head)
+        kind = file_kind(inner)
         if kind == "log":
             return _explain_log(stream, is_packed=inner is not head)
         if name != "-":
@@ -71,41 +63,14 @@ def _opened(name: str) -> Iterator[io.BufferedReader]:
         return
     path = Path(name)
     if path.is_dir():
-        raise MemscopeError(f"{name} is a folder.", _NAME_A_FILE)
+        raise MemscopeError(f"{name} is a folder.", NAME_A_FILE)
     try:
         stream = path.open("rb")
     except OSError as error:
         reason = error.strerror or str(error)
-        raise MemscopeError(f"{name} cannot be read ({reason}).", _NAME_A_FILE) from None
+        raise MemscopeError(f"{name} cannot be read ({reason}).", NAME_A_FILE) from None
     with stream:
         yield stream
-
-
-def _kind(head: bytes) -> str:
-    """What a file that begins with ``head`` is. Raises MemscopeError where it is nothing known."""
-    if not head.strip():
-        raise MemscopeError("The input is empty.", _NAME_A_FILE)
-    if head.startswith(_PICKLE):
-        return "snapshot"
-    if head.startswith(_RECORDING):
-        return "recording"
-    if head.lstrip()[:1] in (b"{", b"[") and any(key in head for key in _JSON_KEYS):
-        return "snapshot"
-    if head[:2] not in (b"\xff\xfe", b"\xfe\xff"):
-        control = sum(byte < 9 or 13 < byte < 27 for byte in head)
-        if control > _CONTROL_SHARE * len(head):
-            raise MemscopeError(
-                "The input is no text and nothing that memscope knows.", _NAME_A_FILE
-            )
-    return "log"
-
-
-def _unpacked(head: bytes) -> bytes:
-    """The beginning of what a gzip file holds."""
-    try:
-        return zlib.decompressobj(31).decompress(head, HEAD_BYTES)
-    except zlib.error:
-        raise MemscopeError("The input is a damaged gzip file.", "Pack it again.") from None
 
 
 def _explain_log(stream: io.BufferedReader, *, is_packed: bool) -> Explanation:

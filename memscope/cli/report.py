@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memscope.cli.file_kind import HEAD_BYTES, file_kind, unpacked
 from memscope.cli.needs import needing
 from memscope.cli.opening import add_warmup, read_processes
 from memscope.cli.output import appearing, check_free, output_folder
 from memscope.cli.run_summary import file_notes
+from memscope.errors import MemscopeError
 
 if TYPE_CHECKING:
     from memscope.analysis.residency_map import ResidencyMap
@@ -21,7 +23,10 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add = parser.add_argument
-    text = "a file that memscope recorded, which may still grow; a folder or a glob of a run's"
+    text = (
+        "a file that memscope recorded, which may still grow; a folder or a glob of a run's; or a "
+        "torch memory snapshot"
+    )
     add("recording", metavar="RECORDING", help=text)
     add("-o", "--output", metavar="FILE", help="the page to write (default: its name, .html)")
     add("--force", action="store_true", help="overwrite FILE")
@@ -31,12 +36,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and print its path; 3 where a recording is partial."""
+    if is_snapshot(args.recording):
+        return _report_snapshot(args)
     path = report_path(args.recording, args.output)
     is_partial = write_report(
         args.recording, path, force=args.force, at=args.at, warm_up=args.warm_up
     )
     print(path)
     return 3 if is_partial else 0
+
+
+def is_snapshot(name: str) -> bool:
+    """Whether ``name`` is a file that looks like a memory snapshot of torch."""
+    path = Path(name)
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as stream:
+            return file_kind(unpacked(stream.read(HEAD_BYTES))) == "snapshot"
+    except (OSError, MemscopeError):
+        return False  # what reads it as a recording says what is wrong
+
+
+def _report_snapshot(args: argparse.Namespace) -> int:
+    if args.at != "end" or args.warm_up is not None:
+        raise MemscopeError("A memory snapshot has no steps.", "Leave out --at and --warm-up.")
+    source = Path(args.recording)
+    path = Path(args.output) if args.output else output_folder() / f"{source.stem}.html"
+    with needing("dashboards", "plotly"):
+        from memscope_dashboards.html.snapshot_page import render_snapshot
+    from memscope.analysis.snapshot_picture import read_snapshot_picture
+
+    check_free(path, force=args.force)
+    page = render_snapshot(source.name, read_snapshot_picture(source))
+    with appearing(path, force=args.force) as unfinished:
+        unfinished.write_text(page, encoding="utf-8", newline="\n")
+    print(path)
+    return 0
 
 
 def report_path(recording: str, output: str | None = None) -> Path:

@@ -128,15 +128,18 @@ def _about(row: PictureRow, cell: PictureCell) -> str:
 def _note(picture: BlockPicture) -> str:
     when = "" if picture.t_ns is None else f" at {picture.t_ns / 1e9:,.3f} s, when memory ran out"
     words = [
-        f"Device {picture.device}{when}: {picture.segments:,} segments of "
-        f"{format_bytes(picture.reserved_bytes)}, a row for those that look the same. A request "
-        "needs one free block that holds it, of its own pool and stream."
+        f"Device {picture.device}{when}: {_segments(picture.segments, picture.reserved_bytes)}, a "
+        "row for those that look the same. A request needs one free block that holds "
+        "it, of its own pool and stream."
     ]
     hidden = picture.segments - picture.drawn_segments
     if hidden:
-        size = format_bytes(picture.reserved_bytes - picture.drawn_bytes)
-        words.append(f"Not drawn: {hidden:,} more segments of {size} together.")
+        size = picture.reserved_bytes - picture.drawn_bytes
+        words.append(f"Not drawn: {_segments(hidden, size)} more.")
     if picture.missing_segments:
-        size = format_bytes(picture.missing_bytes)
-        words.append(f"Not recorded: {picture.missing_segments:,} segments of {size} together.")
+        words.append(f"Not recorded: {_segments(picture.missing_segments, picture.missing_bytes)}.")
     return " ".join(words)
+
+
+def _segments(count: int, size: int) -> str:
+    return f"{count:,} segment{'' if count == 1 else 's'} of {format_bytes(size)}"

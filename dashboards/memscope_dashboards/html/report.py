@@ -22,6 +22,8 @@ from memscope_dashboards.html.markup import embed_json, escape, fill, resource
 from memscope_dashboards.html.run_overview import RunOverview, draw_overview, render_overview
 from memscope_dashboards.html.tables import render_figures, render_glance, render_verdicts
 
+SECTIONS = ("run", "alerts", "verdicts", "glance", "ledger", "figures", "facts")
+
 
 def render_report(
     summary: Summary,
@@ -33,29 +35,53 @@ def render_report(
 
     ``overview``: the run that the recording is part of, shown before it.
     """
-    library = get_plotlyjs()
-    script = resource("page.js")
     charts = draw_charts(timeline, residency_map)
     run_charts = (draw_overview(overview.alignment),) if overview is not None else ()
-    return fill(
-        resource("template.html") + "\n",
-        policy=content_policy(script, library),
-        version=escape(_own_version()),
-        title=escape(title(summary)),
-        subtitle=escape(subtitle(summary)),
-        style=resource("style.css"),
+    return fill_page(
+        title=title(summary),
+        subtitle=subtitle(summary),
+        heading="Over the run",
+        charts=charts,
+        run_charts=run_charts,
         run=_run(overview, run_charts),
         alerts=render_alerts(summary, timeline),
         verdicts=render_verdicts(summary),
         glance=render_glance(summary),
         ledger=render_ledgers(summary),
-        charts="".join(map(_chart, charts)),
         figures=render_figures(summary),
         facts=render_facts(summary),
+    )
+
+
+def fill_page(
+    *,
+    title: str,
+    subtitle: str,
+    heading: str,
+    charts: tuple[Chart, ...],
+    run_charts: tuple[Chart, ...] = (),
+    **sections: str,
+) -> str:
+    """A page of ``sections``, which are markup, and of ``charts`` under a heading.
+
+    ``run_charts`` stand in a section already.
+    """
+    library = get_plotlyjs()
+    script = resource("page.js")
+    return fill(
+        resource("template.html") + "\n",
+        policy=content_policy(script, library),
+        version=escape(_own_version()),
+        title=escape(title),
+        subtitle=escape(subtitle),
+        heading=escape(heading),
+        style=resource("style.css"),
+        charts="".join(map(_chart, charts)),
         footer=_footer(library),
         data=_chart_data((*run_charts, *charts)),
         plotly=base64.b64encode(gzip.compress(library.encode(), 9, mtime=0)).decode(),
         script=script,
+        **{name: sections.get(name, "") for name in SECTIONS},
     )
 
 

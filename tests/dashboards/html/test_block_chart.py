@@ -88,7 +88,7 @@ def test_what_is_not_drawn_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("memscope.analysis.block_picture.MOST_ROWS", 1)
     chart = draw_blocks(picture_of(record_map(tmp_path / "run.mscope", fragmented())))
     assert "3 segments of 288 MiB" in chart.note
-    assert "Not drawn: 2 more segments of 32.0 MiB together." in chart.note
+    assert "Not drawn: 2 segments of 32.0 MiB more." in chart.note
 
 
 def test_page_has_the_map_where_memory_ran_out_and_only_there(tmp_path: Path) -> None:

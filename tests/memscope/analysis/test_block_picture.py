@@ -12,8 +12,8 @@ from memscope.analysis.block_map import block_map
 from memscope.analysis.block_picture import BlockPicture, draw_picture, recorded_picture
 from memscope.analysis.memory_map import map_at_end
 from memscope.interop.torch_snapshot import check_snapshot
-from memscope.probes.allocator_map import emit_map
 from tests.memscope.analysis.build import event, fold
+from tests.memscope.analysis.recorded_maps import map_rows
 from tests.memscope.fake_allocator import MIB, FakeAllocator
 
 GIB = 1 << 30
@@ -21,7 +21,8 @@ GIB = 1 << 30
 
 def picture_of(allocator: FakeAllocator) -> BlockPicture:
     snapshot = check_snapshot(allocator.snapshot(), 1 << 30)
-    return draw_picture(map_at_end(snapshot, 0), snapshot, device=0)
+    memory = map_at_end(snapshot, 0)
+    return draw_picture(memory, snapshot.stacks, snapshot.pools, device=0)
 
 
 def checkered(allocator: FakeAllocator, *, blocks: int, size: int) -> list[int]:
@@ -140,16 +141,7 @@ def test_rows_with_most_memory_are_drawn(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_recorded_map_is_drawn_as_the_snapshot_would_be() -> None:
     allocator = FakeAllocator()
     checkered(allocator, blocks=8, size=64 * MIB)
-    rows: list[dict[str, Any]] = []
-
-    class Rows:
-        def emit(self, kind: int, **fields: Any) -> None:
-            rows.append(event(kind, fields.pop("at_ns"), **fields))
-
-        def fact(self, key: str, data: object) -> None:
-            rows.append(event(0, 9, name=key, data=data))
-
-    emit_map(Rows(), allocator.snapshot(), device=0, at_ns=9, torch_version="2.12")  # type: ignore[arg-type]
+    rows = map_rows(allocator, at_ns=9)
     found, expected = recorded_picture(fold(rows)), picture_of(allocator)
     assert found is not None
     assert (found.t_ns, found.panels) == (9, expected.panels)

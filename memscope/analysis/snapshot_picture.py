@@ -1,0 +1,63 @@
+"""A snapshot for a page: its explanation and its map, read in a guarded child process."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import IO, Any
+
+from memscope.analysis.block_picture import (
+    BlockPicture,
+    Panel,
+    PictureCell,
+    PictureRow,
+    draw_picture,
+)
+from memscope.analysis.snapshot import SnapshotExplanation, describe, read_explanation
+from memscope.interop.guarded import examine
+
+_TARGET = "memscope.analysis.snapshot_picture:picture_stream"
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPicture:
+    """Why a snapshot looks as it does, and its map: when the last request failed, else its end.
+
+    ``picture`` is None where nothing was reserved.
+    """
+
+    explanation: SnapshotExplanation
+    picture: BlockPicture | None
+
+
+def read_snapshot_picture(path: str | os.PathLike[str]) -> SnapshotPicture:
+    """Of the snapshot at ``path``. Raises MemscopeError."""
+    found = examine(_TARGET, path)
+    picture = found["picture"]
+    return SnapshotPicture(read_explanation(found), _picture(picture) if picture else None)
+
+
+def picture_stream(stream: IO[bytes], size: int) -> dict[str, Any]:
+    """The child's part: what `explain` says, and the map, as JSON."""
+    from memscope.analysis.snapshot_analysis import analyse_snapshot
+    from memscope.interop.torch_snapshot import read_snapshot
+
+    found = analyse_snapshot(read_snapshot(stream, size), None)
+    memory = found.memory if found.oom is None else found.oom.memory
+    picture = None
+    if len(memory.segments):
+        picture = asdict(draw_picture(memory, found.stacks, found.pools, device=found.device))
+    return {**describe(found), "picture": picture}
+
+
+def _picture(found: dict[str, Any]) -> BlockPicture:
+    return BlockPicture(**{**found, "panels": tuple(map(_panel, found["panels"]))})
+
+
+def _panel(found: dict[str, Any]) -> Panel:
+    return Panel(tuple(map(_row, found["rows"])), found["resolution_bytes"])
+
+
+def _row(found: dict[str, Any]) -> PictureRow:
+    cells = tuple(PictureCell(**cell) for cell in found["cells"])
+    return PictureRow(**{**found, "cells": cells})
