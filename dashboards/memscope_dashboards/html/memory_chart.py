@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from memscope.analysis.fragmentation_series import UnusedMemory, unused_memory
 from memscope.analysis.memory import Device, find_device
 from memscope.analysis.series import Series
 from memscope.analysis.timeline import Timeline
@@ -18,28 +19,38 @@ from memscope_dashboards.html.markup import escape
 
 PROCESS_METRIC = "host.rss_bytes"
 MAX_MARKS = 12
+HEIGHTS = (300, 110, 105)  # of the device, what is unused, the process; in pixels
+ROOM = 75
 
 
 def draw_memory(timeline: Timeline) -> Chart:
-    """Bands at step ends with the device's readings and limit; below, the process."""
+    """Bands at step ends with the device's readings and limit; what torch held unused; the process.
+
+    Each below the other, those that there are.
+    """
     device = find_device(timeline)
     memory = read_device_memory(timeline, device)
+    unused = unused_memory(timeline)
     process = timeline.series.get(PROCESS_METRIC)
     title = f"Memory over time: {device_words(device)}"
-    heights = [height for height, part in ((0.74, memory), (0.26, process)) if part]
+    heights = [
+        height for height, part in zip(HEIGHTS, (memory, unused, process), strict=True) if part
+    ]
     if not heights:
         return Chart("memory", title, "No reading of memory was recorded: nothing to draw.")
     figure = make_subplots(
         rows=len(heights), cols=1, shared_xaxes=True, row_heights=heights, vertical_spacing=0.06
     )
-    style(figure, height=470 if memory else 240)
+    style(figure, height=sum(heights) + ROOM)
     if memory:
         _draw_device(figure, memory, timeline)
+    if unused:
+        _draw_unused(figure, unused, row=2 if memory else 1)
     if process:
         _draw_process(figure, process, row=len(heights))
     _add_moments(figure, timeline)
     figure.update_xaxes(title_text="seconds since the recording started", row=len(heights), col=1)
-    return Chart("memory", title, _note(device, memory), figure)
+    return Chart("memory", title, _note(device, memory, unused), figure)
 
 
 def _draw_device(figure: go.Figure, memory: DeviceMemory, timeline: Timeline) -> None:
@@ -52,6 +63,18 @@ def _draw_device(figure: go.Figure, memory: DeviceMemory, timeline: Timeline) ->
     figure.update_yaxes(
         title_text=f"device, {axis.unit}", range=[0, 1.14 * top / axis.factor], row=1, col=1
     )
+
+
+def _draw_unused(figure: go.Figure, unused: UnusedMemory, *, row: int) -> None:
+    axis = ByteAxis.up_to(unused.unused.peak)
+    areas = [("reserved, not allocated", "idle", unused.unused)]
+    if unused.split is not None:
+        areas.append(("of it in segments partly used", "flight", unused.split))
+    for words, colour, series in areas:
+        trace = _line(Line(words, colour, "solid", series), axis)
+        figure.add_trace(trace.update(fill="tozeroy"), row=row, col=1)
+    title = f"unused, {axis.unit}"
+    figure.update_yaxes(title_text=title, rangemode="tozero", nticks=4, row=row, col=1)
 
 
 def _draw_process(figure: go.Figure, series: Series, *, row: int) -> None:
@@ -122,13 +145,20 @@ def _moments(timeline: Timeline) -> Iterator[tuple[int, str, str]]:
         yield oom.t_ns, "out of memory", "limit"
 
 
-def _note(device: Device | None, memory: DeviceMemory) -> str:
+def _note(device: Device | None, memory: DeviceMemory, unused: UnusedMemory | None) -> str:
     words = []
     if memory.bands:
         words.append(
             "The bands are what the device held at the end of each step, by kind: weights ready "
             "for compute, in flight, idle in the weight pool, and the KV cache."
         )
+    if unused is not None:
+        words.append(
+            "Reserved, not allocated, is what torch holds without use; the part in segments that "
+            "are partly used cannot be given back, which is fragmentation."
+        )
+        if unused.reason:
+            words.append(f"That part is not drawn: {unused.reason}.")
     if device is not None and device.is_host:
         words.append("This device is the machine's own memory, so none of this is GPU memory.")
     if memory and memory.usable_bytes and not memory.limit_bytes:

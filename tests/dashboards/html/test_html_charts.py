@@ -11,6 +11,7 @@ from small_runs import KEEP, LAYERS, SLAB_BYTES, record_nothing, record_run
 
 pytest.importorskip("plotly")
 
+from memscope import Recorder
 from memscope.analysis.residency_map import ResidencyMap, read_residency_map
 from memscope.analysis.timeline import Timeline, read_timeline
 from memscope.recording import open_recording
@@ -79,6 +80,20 @@ def test_limit_is_drawn_where_it_is_near(tmp_path: Path) -> None:
     memory = draw_charts(timeline, found)[0]
     assert not any("limit" in trace.name for trace in memory.figure.data)
     assert "Its limit, 16.0 MiB, lies far above the chart." in memory.note
+
+
+def test_what_torch_holds_unused_is_drawn_below_the_device(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run.mscope")
+    for size in (3, 5):
+        for name, mebibytes in (("allocated", 10), ("reserved", 10 + size), ("inactive_split", 1)):
+            recorder.sample(f"torch.{name}_bytes", bytes=mebibytes << 20, device=0)
+    recorder.close()
+    memory = draw_charts(*read(tmp_path / "run.mscope"))[0]
+    drawn = {trace.name: trace for trace in memory.figure.data}
+    assert drawn["reserved, not allocated"].y.tolist() == [3, 5]
+    assert drawn["of it in segments partly used"].y.tolist() == [1, 1]
+    assert "unused, MiB" in [axis.title.text for axis in memory.figure.select_yaxes()]
+    assert "Reserved, not allocated, is what torch holds without use" in memory.note
 
 
 def test_axes_carry_units(run: tuple[Timeline, ResidencyMap]) -> None:
