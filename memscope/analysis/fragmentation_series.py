@@ -16,7 +16,7 @@ from memscope.analysis.recorded_map import recorded_map
 from memscope.analysis.series import Series
 from memscope.analysis.timeline import Timeline
 
-_NO_MAP = Missing("the allocator's map (segments and blocks) is not recorded")
+_NO_MAP = Missing("the allocator's map is not recorded: it is where memory ran out, or on demand")
 _HOST = Missing("torch's caching allocator serves GPUs, and this is a host device", False)
 
 
@@ -63,4 +63,4 @@ def map_fragmentation(timeline: Timeline) -> Measured:
     own = [bucket for bucket in buckets(found.memory) if not bucket.is_private]
     largest = max((bucket.largest_free_bytes for bucket in own), default=0)
     measured = external_fragmentation(largest, sum(bucket.free_bytes for bucket in own))
-    return Missing("nothing was free inside segments", False) if measured is None else measured
+    return Missing("nothing is free inside segments", False) if measured is None else measured

@@ -8,7 +8,6 @@ from memscope.analysis.allocator import (
     rounding_ratio,
     swing_ratio,
 )
-from memscope.analysis.figure import Measured, Missing
 from memscope.analysis.figure_definition import (
     IN_NO_OTHER_RUN,
     ON_ONE_CLASS,
@@ -16,32 +15,14 @@ from memscope.analysis.figure_definition import (
     FigureDefinition,
     Measure,
 )
-from memscope.analysis.fragmentation import buckets, external_fragmentation
+from memscope.analysis.fragmentation_series import map_fragmentation
 from memscope.analysis.growth import growth_slope, time_until_full
-from memscope.analysis.memory import find_device, peak_bytes, peak_ratio
-from memscope.analysis.recorded_map import recorded_map
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.memory import peak_bytes, peak_ratio
 
 ANY = "any program"
 TORCH = "programs whose GPU memory torch's caching allocator hands out"
 SLACK_RATIO = 0.02  # what sampling alone may move a ratio by
 SLACK_GROWTH = 1024.0
-
-
-def _external(timeline: Timeline) -> Measured:
-    device = find_device(timeline)
-    if device is not None and device.is_host:
-        return Missing("torch's caching allocator serves GPUs, and this is a host device", False)
-    recorded = recorded_map(timeline)
-    if recorded is None:
-        return Missing(
-            "the allocator's map is not recorded: it is where memory ran out, or on demand"
-        )
-    found = buckets(recorded.memory)
-    free = sum(bucket.free_bytes for bucket in found)
-    largest = max((bucket.largest_free_bytes for bucket in found), default=0)
-    ratio = external_fragmentation(largest, free)
-    return Missing("nothing is free inside segments", False) if ratio is None else ratio
 
 
 def _growth(kind: str) -> Measure:
@@ -144,8 +125,8 @@ FRAGMENTATION_FIGURES = (
     FigureDefinition(
         "fragmentation.external",
         "ratio",
-        "1 − largest free block / free bytes inside segments",
-        lambda results: _external(results.timeline),
+        "1 − largest free block / free bytes inside segments, private pools left out",
+        lambda results: map_fragmentation(results.timeline),
         "the allocator's last recorded map",
         TORCH,
         direction="lower",

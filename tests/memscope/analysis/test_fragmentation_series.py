@@ -77,7 +77,10 @@ def test_external_fragmentation_is_that_of_the_recorded_map() -> None:
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
-        ([event(events.MARK, 1)], "the allocator's map (segments and blocks) is not recorded"),
+        (
+            [event(events.MARK, 1)],
+            "the allocator's map is not recorded: it is where memory ran out, or on demand",
+        ),
         (
             [fact("device.0", {"kind": "host", "name": "laptop"})],
             "torch's caching allocator serves GPUs, and this is a host device",
