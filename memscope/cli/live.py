@@ -1,4 +1,4 @@
-"""`memscope live`: follow a recording while it grows, in the terminal."""
+"""`memscope live`: follow a run while it grows, in the terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "recording",
         nargs="?",
         metavar="RECORDING",
-        help="the file to follow; it need not exist yet; without it, this machine now",
+        help="the file to follow, which need not exist yet; a folder or a glob of a run's; "
+        "without it, this machine now",
     )
     add_warmup(parser)
 
@@ -47,7 +48,7 @@ def check_recording(path: Path) -> None:
     if not path.parent.is_dir():
         raise MemscopeError(f"There is no folder {path.parent}.", "Check the path.")
     try:
-        if path.exists():
+        if path.exists() and not path.is_dir():
             Scanner(path).close()
     except FileNotFoundError:
         pass  # empty so far, or just removed

@@ -11,12 +11,15 @@ from textual.binding import Binding, BindingType
 from textual.theme import Theme
 
 from memscope.errors import MemscopeError
-from memscope_dashboards.tui.feed import PERIOD_S, Feed, Snapshot
+from memscope_dashboards.tui.feed import PERIOD_S, Snapshot
 from memscope_dashboards.tui.messages import FeedFailed, SnapshotRead
 from memscope_dashboards.tui.palette import BACKGROUND, TEXT
+from memscope_dashboards.tui.run_feed import RunFeed, RunSnapshot
 from memscope_dashboards.tui.screens.figures import FiguresScreen
 from memscope_dashboards.tui.screens.help import HelpScreen
+from memscope_dashboards.tui.screens.ledger import LedgerScreen
 from memscope_dashboards.tui.screens.live import LiveScreen
+from memscope_dashboards.tui.screens.snapshot_screen import SnapshotScreen
 
 THEME = Theme(
     name="memscope",
@@ -29,26 +32,30 @@ THEME = Theme(
 
 
 class LiveApp(App[MemscopeError | None]):
-    """Shows the recording that ``feed`` follows. Returns the error that ended it, if one did."""
+    """Shows the run that ``feed`` follows. Returns the error that ended it, if one did."""
 
     TITLE = "memscope live"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         ("q", "quit", "Quit"),
         ("p", "pause", "Pause"),
+        ("m", "ledger", "Memory"),
         ("v", "figures", "All figures"),
+        ("left_square_bracket", "move(-1)", "Process before"),
+        ("right_square_bracket", "move(1)", "Next process"),
         ("question_mark", "help", "Help"),
         Binding("ctrl+c", "quit", show=False, priority=True),
     ]
 
-    def __init__(self, feed: Feed, *, period_s: float = PERIOD_S) -> None:
+    def __init__(self, feed: RunFeed, *, period_s: float = PERIOD_S) -> None:
         super().__init__()
         self.register_theme(THEME)
         self.theme = THEME.name
         self._feed = feed
         self._period_s = period_s
         self._stop = threading.Event()
-        self.snapshot: Snapshot | None = None
+        self._found: RunSnapshot | None = None
+        self._newest: RunSnapshot | None = None
         self._is_paused = False
         self._thread = threading.Thread(target=self._follow, name="memscope-feed", daemon=True)
 
@@ -63,11 +70,11 @@ class LiveApp(App[MemscopeError | None]):
 
     def on_snapshot_read(self, message: SnapshotRead) -> None:
         """Show it, unless the view is paused."""
-        if not self._is_paused or self.snapshot is None:
-            self.snapshot = message.snapshot
+        if not self._is_paused or self._found is None:
+            self._found = message.found
             self._show()
         else:
-            self._newest = message.snapshot
+            self._newest = message.found
 
     def on_feed_failed(self, message: FeedFailed) -> None:
         """End with the error."""
@@ -77,7 +84,21 @@ class LiveApp(App[MemscopeError | None]):
         """Hold the view, or go on with the newest state."""
         self._is_paused = not self._is_paused
         if not self._is_paused and self._newest is not None:
-            self.snapshot, self._newest = self._newest, None
+            self._found, self._newest = self._newest, None
+        self._show()
+
+    def action_move(self, count: int) -> None:
+        """Show another process of the run."""
+        self._feed.move(count)
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """What is shown of the process that is shown."""
+        return None if self._found is None else self._found.snapshot
+
+    async def action_ledger(self) -> None:
+        """Where the memory is."""
+        await self.push_screen(LedgerScreen())
         self._show()
 
     async def action_figures(self) -> None:
@@ -89,14 +110,12 @@ class LiveApp(App[MemscopeError | None]):
         """Help."""
         self.push_screen(HelpScreen())
 
-    _newest: Snapshot | None = None
-
     def _show(self) -> None:
-        if self.snapshot is None:
+        if self._found is None:
             return
         for screen in self.screen_stack:
-            if isinstance(screen, LiveScreen | FiguresScreen):
-                screen.show(self.snapshot, is_paused=self._is_paused)
+            if isinstance(screen, SnapshotScreen):
+                screen.show(self._found, is_paused=self._is_paused)
 
     def _follow(self) -> None:
         """The feed's thread: it posts messages and touches no widget."""
@@ -108,16 +127,16 @@ class LiveApp(App[MemscopeError | None]):
                 FeedFailed(MemscopeError(problem, "Read it with `memscope summary`."))
             )
 
-    def _publish(self, snapshot: Snapshot) -> None:
-        self.post_message(SnapshotRead(snapshot))
+    def _publish(self, found: RunSnapshot) -> None:
+        self.post_message(SnapshotRead(found))
 
 
 def follow(path: Path, *, warmup_steps: int | None = None) -> int:
-    """Run the live view on ``path`` until it is left; the exit code.
+    """Run the live view on the run at ``path`` until it is left; the exit code.
 
-    Raises MemscopeError where the recording could not be followed to the end.
+    Raises MemscopeError where a recording could not be followed to the end.
     """
-    app = LiveApp(Feed(path, warmup_steps=warmup_steps))
+    app = LiveApp(RunFeed(path, warmup_steps=warmup_steps))
     error = app.run()
     if error is not None:
         raise error

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from textual.message import Message
 
 from memscope.errors import MemscopeError
-from memscope_dashboards.tui.feed import Snapshot
+from memscope_dashboards.tui.run_feed import RunSnapshot
 
 
 @dataclass
 class SnapshotRead(Message):
-    """A newer state of the recording. Takes the place of one that is still waiting."""
+    """A newer state of the run. Takes the place of one that is still waiting."""
 
-    snapshot: Snapshot
+    found: RunSnapshot
 
     def can_replace(self, message: Message) -> bool:
         """Only the newest snapshot is worth drawing."""

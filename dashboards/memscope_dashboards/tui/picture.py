@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from memscope_dashboards.tui.app import LiveApp
-from memscope_dashboards.tui.feed import Feed
+from memscope_dashboards.tui.run_feed import RunFeed
 
 SIZE = (136, 36)
 
@@ -18,7 +18,7 @@ def draw(recording: Path, *, size: tuple[int, int] = SIZE) -> str:
 
 
 async def _draw(recording: Path, size: tuple[int, int]) -> str:
-    app = LiveApp(Feed(recording), period_s=0.05)
+    app = LiveApp(RunFeed(recording), period_s=0.05)
     async with app.run_test(size=size) as pilot:
         while app.is_running and (app.snapshot is None or app.snapshot.is_catching_up):
             await pilot.pause(0.05)

@@ -32,3 +32,9 @@ def figure_span(snapshot: Snapshot, name: str, role: str = "text") -> Span:
     if figure is None or figure.value is None:
         return (figure_text(figure) if figure is not None else "not measured", "dim")
     return (figure_text(figure), role)
+
+
+def is_program(snapshot: Snapshot) -> bool:
+    """Whether it is a program of torch's own: a device is known, and no layer comes and goes."""
+    ledgers = snapshot.summary.ledgers if snapshot.summary is not None else ()
+    return bool(ledgers) and not snapshot.layer_states

@@ -19,8 +19,8 @@ SLAB, HEAD, LAYERS = 1 << 20, 3 << 20, 6
 class GrowingFile:
     """Locked, hence running, until it is ended or dropped."""
 
-    def __init__(self, path: Path, *, started_at_ns: int = 0) -> None:
-        schema = event_schema(new_header() | {"started_at_ns": started_at_ns})
+    def __init__(self, path: Path, *, started_at_ns: int = 0, **header: object) -> None:
+        schema = event_schema(new_header() | {"started_at_ns": started_at_ns} | header)
         self.path = path
         self._schema = schema
         self._encoder = BatchEncoder(schema)

@@ -17,9 +17,10 @@ from memscope.errors import MemscopeError
 from memscope.recording import open_recording
 from memscope.units import format_bytes, format_value
 from memscope_dashboards.tui.app import LiveApp
-from memscope_dashboards.tui.feed import Feed, Snapshot
+from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.messages import SnapshotRead
 from memscope_dashboards.tui.picture import draw
+from memscope_dashboards.tui.run_feed import RunFeed, RunSnapshot
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 
 SIZES = [(80, 24), (160, 45)]
@@ -33,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 @contextlib.asynccontextmanager
 async def live(path: Path, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Live]:
-    app = LiveApp(Feed(path), period_s=0.05)
+    app = LiveApp(RunFeed(path), period_s=0.05)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: app.snapshot is not None)
         yield pilot
@@ -66,10 +67,10 @@ def shown_batch(pilot: Live) -> int:
 @pytest.mark.parametrize("size", SIZES)
 async def test_no_file_says_what_it_waits_for(path: Path, size: tuple[int, int]) -> None:
     async with live(path, size) as pilot:
+        await until(pilot, lambda: "memscope decode" in screen_text(pilot))
         text = screen_text(pilot)
         assert "waiting" in text
         assert "does not exist yet" in " ".join(text.split())
-        assert "memscope decode" in text
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -303,8 +304,8 @@ async def test_without_colour_nothing_is_coloured(
 
 
 async def test_a_fault_in_the_feed_ends_the_view_with_one_sentence(path: Path) -> None:
-    class BrokenFeed(Feed):
-        def poll(self) -> Snapshot:
+    class BrokenFeed(RunFeed):
+        def poll(self) -> RunSnapshot:
             raise RuntimeError("boom")
 
     app = LiveApp(BrokenFeed(path), period_s=0.02)
@@ -318,7 +319,10 @@ async def test_a_fault_in_the_feed_ends_the_view_with_one_sentence(path: Path) -
 
 
 def test_a_newer_snapshot_replaces_one_that_waits(path: Path) -> None:
-    first, second = SnapshotRead(Snapshot(path)), SnapshotRead(Snapshot(path))
+    first, second = (
+        SnapshotRead(RunSnapshot(Snapshot(path))),
+        SnapshotRead(RunSnapshot(Snapshot(path))),
+    )
     assert second.can_replace(first)
 
 

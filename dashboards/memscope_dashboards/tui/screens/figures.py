@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import VerticalScroll
-from textual.screen import Screen
 
 from memscope.analysis.figure import Figure
 from memscope.analysis.figures import find_definition
@@ -15,8 +13,8 @@ from memscope.text import clean
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, paragraph, rule, spread
 from memscope_dashboards.tui.reading import figure_text
+from memscope_dashboards.tui.screens.snapshot_screen import ScrollingScreen
 from memscope_dashboards.tui.widgets.lines import LinesWidget
-from memscope_dashboards.tui.widgets.masthead import Masthead
 from memscope_dashboards.tui.widgets.verdicts import ORDER, Verdicts
 
 
@@ -44,33 +42,14 @@ def figure_lines(figure: Figure, width: int) -> list[Line]:
     return [head, *paragraph(clean(text, 400), "dim", width, indent=2)]
 
 
-class FiguresScreen(Screen[None]):
-    """Scrolls; kept up to date like the live view."""
+class FiguresScreen(ScrollingScreen):
+    """Verdicts first."""
 
-    CSS = """
-    FiguresScreen { layout: vertical; }
-    FiguresScreen VerticalScroll { padding: 0 1; scrollbar-size-vertical: 1; }
-    FiguresScreen Masthead { padding: 0 1; }
-    FiguresScreen LinesWidget { height: auto; margin: 0 0 1 0; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [("escape,v", "dismiss", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [("v", "dismiss", "Back")]
 
-    def compose(self) -> ComposeResult:
-        """Verdicts first."""
-        yield Masthead()
-        with VerticalScroll():
-            verdicts = Verdicts()
-            verdicts.with_reasons = ORDER
-            yield verdicts
-            yield AllFigures()
-
-    def on_mount(self) -> None:
-        """The keys scroll at once."""
-        self.query_one(VerticalScroll).focus()
-
-    def show(self, snapshot: Snapshot, *, is_paused: bool) -> None:
-        """Draw what changed."""
-        for masthead in self.query(Masthead):
-            masthead.is_paused = is_paused
-        for widget in self.query(LinesWidget):
-            widget.show(snapshot)
+    def compose_parts(self) -> Iterator[LinesWidget]:
+        """See the class."""
+        verdicts = Verdicts()
+        verdicts.with_reasons = ORDER
+        yield verdicts
+        yield AllFigures()

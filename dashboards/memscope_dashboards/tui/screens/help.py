@@ -12,6 +12,7 @@ from textual.widgets import Static
 HELP = """\
 q  quit                       p  pause the view; reading goes on
 v  all figures and verdicts   ?  this help, Esc to close it
+m  the memory's ledger        [ ]  the process before, the next one
 
 Layers, a cell each
   █ resident: ready for compute     ▒ in flight: being uploaded

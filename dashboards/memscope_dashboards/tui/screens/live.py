@@ -5,53 +5,64 @@ from __future__ import annotations
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.screen import Screen
 
-from memscope_dashboards.tui.feed import Snapshot
+from memscope_dashboards.tui.reading import is_program
+from memscope_dashboards.tui.run_feed import RunSnapshot
+from memscope_dashboards.tui.screens.snapshot_screen import SnapshotScreen
 from memscope_dashboards.tui.widgets.counters import Counters
 from memscope_dashboards.tui.widgets.keys import Keys
 from memscope_dashboards.tui.widgets.layer_strip import LayerStrip
-from memscope_dashboards.tui.widgets.lines import LinesWidget
+from memscope_dashboards.tui.widgets.ledger_lines import LedgerLines
 from memscope_dashboards.tui.widgets.masthead import Masthead
 from memscope_dashboards.tui.widgets.memory_bar import MemoryBar
 from memscope_dashboards.tui.widgets.memory_lines import MemoryLines
+from memscope_dashboards.tui.widgets.processes import Processes
 from memscope_dashboards.tui.widgets.verdicts import ORDER, Verdicts
 from memscope_dashboards.tui.widgets.waiting import Waiting
 
 WIDE_FROM = (120, 34)
+LEDGER_ROWS = (6, 16)  # in a small terminal, in a large one
 
 
-class LiveScreen(Screen[None]):
-    """One column in a small terminal, two in a large one."""
+class LiveScreen(SnapshotScreen):
+    """One column in a small terminal, two in a large one.
+
+    Of a program without a residency window the ledger stands in the place of layers and weights.
+    """
 
     CSS = """
     LiveScreen { layout: vertical; overflow: hidden; }
     #body { height: 1fr; layout: vertical; overflow: hidden; padding: 0 1; }
     #left, #right { height: auto; width: 100%; }
     #right { height: 1fr; }
-    Masthead, Keys { padding: 0 1; background: $surface; }
+    Masthead, Processes, Keys { padding: 0 1; background: $surface; }
     Verdicts { height: 1fr; }
     MemoryLines { height: auto; }
     Waiting { height: 1fr; display: none; }
     LiveScreen.waiting Waiting { display: block; }
     LiveScreen.waiting #body { display: none; }
+    LedgerLines { display: none; }
+    LiveScreen.plain LedgerLines { display: block; }
+    LiveScreen.plain LayerStrip, LiveScreen.plain MemoryBar { display: none; }
     LiveScreen.wide #body { layout: horizontal; padding: 1 2 0 2; }
-    LiveScreen.wide Masthead, LiveScreen.wide Keys { padding: 0 2; }
+    LiveScreen.wide Masthead, LiveScreen.wide Processes, LiveScreen.wide Keys { padding: 0 2; }
     LiveScreen.wide #left { width: 1fr; height: 1fr; margin: 0 3 0 0; }
     LiveScreen.wide #right { width: 46%; max-width: 66; height: 1fr; }
     LiveScreen.wide LinesWidget { margin: 0 0 1 0; }
-    LiveScreen.wide Masthead, LiveScreen.wide Keys { margin: 0; }
+    LiveScreen.wide Masthead, LiveScreen.wide Processes, LiveScreen.wide Keys { margin: 0; }
     LiveScreen.wide MemoryLines { height: 1fr; }
     """
 
     def compose(self) -> ComposeResult:
         """Widgets in the order of reading."""
         yield Masthead()
+        yield Processes()
         yield Waiting()
         with Horizontal(id="body"):
             with Vertical(id="left"):
                 yield LayerStrip()
                 yield MemoryBar()
+                yield LedgerLines()
                 yield MemoryLines()
             with Vertical(id="right"):
                 yield Counters()
@@ -64,13 +75,12 @@ class LiveScreen(Screen[None]):
         self.set_class(is_wide, "wide")
         self.query_one(MemoryLines).is_charted = is_wide
         self.query_one(Counters).is_tall = is_wide
+        self.query_one(LedgerLines).most_rows = LEDGER_ROWS[is_wide]
         self.query_one(MemoryLines).most_rows = max(event.size.height - 20, 2)
         self.query_one(Verdicts).with_reasons = ORDER[:3] if is_wide else ORDER[:2]
 
-    def show(self, snapshot: Snapshot, *, is_paused: bool) -> None:
+    def show(self, found: RunSnapshot, *, is_paused: bool) -> None:
         """Draw what changed."""
-        self.set_class(snapshot.summary is None, "waiting")
-        for masthead in self.query(Masthead):
-            masthead.is_paused = is_paused
-        for widget in self.query(LinesWidget):
-            widget.show(snapshot)
+        self.set_class(found.snapshot.summary is None, "waiting")
+        self.set_class(is_program(found.snapshot), "plain")
+        super().show(found, is_paused=is_paused)

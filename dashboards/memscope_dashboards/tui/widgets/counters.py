@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, pad, rule, spread
-from memscope_dashboards.tui.reading import figure_span
+from memscope_dashboards.tui.reading import figure_span, is_program
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 
 COUNTERS = (
@@ -23,22 +23,36 @@ MORE_COUNTERS = (
     ("peak layers", "residency.peak_layers"),
     ("weights held at peak", "residency.held_bytes"),
 )
+PROGRAM_COUNTERS = (
+    ("step time", "step.duration_ms"),
+    ("unused cache", "allocator.cache_ratio"),
+    ("peak, of the limit", "memory.peak_ratio"),
+    ("growth", "growth.allocated"),
+    ("flushes in steps", "allocator.flushes_in_steps"),
+    ("cache growth", "growth.reserved_gap"),
+    ("swing within a step", "allocator.swing_ratio"),
+    ("time until full", "memory.time_until_full_s"),
+)
 TWO_COLUMNS_FROM = 64
 
 
 class Counters(LinesWidget):
-    """Figures over the steps after warm-up, in two columns; in one, and more, where it is tall."""
+    """Figures over the steps after warm-up, in two columns; in one, and more, where it is tall.
+
+    Those of a residency window where there is one, else of torch's allocator.
+    """
 
     is_tall = False
 
     def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
         """See the class."""
         lines = [rule("Steps", step_line(snapshot), width)]
-        if self.is_tall:
-            return lines + [counter(snapshot, each, width) for each in COUNTERS + MORE_COUNTERS]
-        if width < TWO_COLUMNS_FROM:
-            return lines + [counter(snapshot, each, width) for each in COUNTERS]
-        return lines + in_two_columns(snapshot, COUNTERS, width)
+        is_plain = is_program(snapshot)
+        rows = PROGRAM_COUNTERS if is_plain else COUNTERS
+        if self.is_tall or width < TWO_COLUMNS_FROM:
+            more = MORE_COUNTERS if self.is_tall and not is_plain else ()
+            return lines + [counter(snapshot, each, width) for each in rows + more]
+        return lines + in_two_columns(snapshot, rows, width)
 
 
 def step_line(snapshot: Snapshot) -> Line:

@@ -7,7 +7,7 @@ from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, spread
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 
-KEYS = (("q", "quit"), ("p", "pause"), ("v", "all figures"), ("?", "help"))
+KEYS = (("q", "quit"), ("p", "pause"), ("m", "memory"), ("v", "all figures"), ("?", "help"))
 
 
 class Keys(LinesWidget):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from memscope.analysis.memory import Device
 from memscope.text import clean
 from memscope.units import format_bytes, format_seconds
@@ -29,7 +31,8 @@ class Masthead(LinesWidget):
             facts = snapshot.summary.facts
             lines.append(
                 spread(
-                    settings_line(facts, is_short=width < WIDE_FROM),
+                    settings_line(facts, is_short=width < WIDE_FROM)
+                    or command_line(snapshot.summary.header.command),
                     device_line(snapshot.device, is_short=width < WIDE_FROM),
                     width,
                 )
@@ -91,8 +94,12 @@ def settings_line(facts: object, *, is_short: bool) -> Line:
         (fact_text(facts, "policy", "unit"), "text"),
         ("prefetch" if prefetch is True else "no prefetch" if prefetch is False else "", "text"),
     )
-    line = join((((text, role),) for text, role in parts if text), DOT)
-    return line or (("no settings recorded", "dim"),)
+    return join((((text, role),) for text, role in parts if text), DOT)
+
+
+def command_line(words: Sequence[str]) -> Line:
+    """What was run, where the recording has no settings."""
+    return ((clean(" ".join(words), 120), "text") if words else ("no settings recorded", "dim"),)
 
 
 def device_line(device: Device | None, *, is_short: bool) -> Line:

@@ -12,6 +12,7 @@ from memscope.units import format_bytes, format_seconds, format_value
 from memscope_dashboards.tui.chart import Array, area, columns
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, rule, spread
+from memscope_dashboards.tui.reading import is_program
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 from memscope_dashboards.tui.widgets.memory_bar import ALLOCATED, bar_end
 
@@ -90,15 +91,13 @@ def memory_curves(snapshot: Snapshot) -> Iterator[Curve]:
 
 
 def step_curves(snapshot: Snapshot) -> Iterator[Curve]:
-    """Duration and uploads of each step; steps of warm-up may stand out over the top."""
+    """Duration and uploads, if any, of each step; steps of warm-up may stand out over the top."""
     steps = snapshot.steps
     if steps is None or not len(steps):
         return
     ms = np.maximum(steps.duration_ns, 0) / 1e6
-    for label, role, values, unit in (
-        ("ms a step", "time", ms, "ms"),
-        ("uploads", "count", steps.uploads, "layers"),
-    ):
+    uploads = () if is_program(snapshot) else (("uploads", "count", steps.uploads, "layers"),)
+    for label, role, values, unit in (("ms a step", "time", ms, "ms"), *uploads):
         measured = values[snapshot.warmup_steps :]
         yield Curve(
             label=label,

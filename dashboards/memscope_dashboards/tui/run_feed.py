@@ -1,0 +1,144 @@
+"""Follows the processes of a run while they come and go. Knows nothing of Textual.
+
+A feed for each file; the one that is shown is polled each time, the others in turn.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from memscope.analysis.run_summary import RunSummary, summarize_run
+from memscope.analysis.summary import Summary
+from memscope.errors import MemscopeError
+from memscope.run_files import find_run
+from memscope_dashboards.tui.feed import PERIOD_S, Feed, Snapshot
+
+LOOK_S = 1.0  # between two looks for processes
+LOOK_SHARE = 0.02  # of the time, at most, goes into looking
+
+
+@dataclass(frozen=True, slots=True)
+class RunSnapshot:
+    """The process that is shown, and its run. ``run`` is None until a header was read.
+
+    ``shown`` is its place among the run's processes; None where it has no header yet.
+    """
+
+    snapshot: Snapshot
+    run: RunSummary | None = None
+    shown: int | None = None
+
+
+class RunFeed:
+    """One viewer's reading of the run that ``argument`` names: a file, a folder or a glob."""
+
+    def __init__(self, argument: Path, *, warmup_steps: int | None = None) -> None:
+        self._argument = argument
+        self._warmup_steps = warmup_steps
+        self._feeds: dict[Path, Feed] = {}
+        self._newest: dict[Path, Snapshot] = {}
+        self._problem: str | None = None
+        self._look_at = 0.0
+        self._shown: Path | None = None
+        self._moves = 0  # processes to go on by, asked for since the last poll
+        self._is_settled = False
+        self._turn = 0
+
+    def move(self, count: int) -> None:
+        """Show the process ``count`` places further on, from the next poll on."""
+        self._moves += count
+
+    def poll(self) -> RunSnapshot:
+        """Read what is new of the shown process and of one other."""
+        if time.monotonic() >= self._look_at:
+            self._look()
+        if not self._feeds:
+            return RunSnapshot(Snapshot(self._argument, self._problem))
+        self._choose()
+        assert self._shown is not None
+        for path in dict.fromkeys((self._shown, self._next_other())):
+            self._newest[path] = self._feeds[path].poll()
+        return self._snapshot(self._newest[self._shown])
+
+    def follow(
+        self,
+        publish: Callable[[RunSnapshot], object],
+        stop: threading.Event,
+        *,
+        period_s: float = PERIOD_S,
+    ) -> None:
+        """Poll every ``period_s`` and publish each snapshot, until ``stop`` is set."""
+        while not stop.is_set():
+            found = self.poll()
+            publish(found)
+            stop.wait(0.0 if found.snapshot.is_catching_up else period_s)
+        self.close()
+
+    def close(self) -> None:
+        """Close all files."""
+        for feed in self._feeds.values():
+            feed.close()
+
+    def _look(self) -> None:
+        """Which files belong to the run now."""
+        start = time.monotonic()
+        try:
+            paths, self._problem = find_run(self._argument).paths, None
+        except MemscopeError as error:
+            paths, self._problem = (), str(error)
+        for path in [path for path in self._feeds if paths and path not in paths]:
+            self._feeds.pop(path).close()
+            self._newest.pop(path, None)
+        known = self._feeds
+        self._feeds = {path: known.get(path) or self._open(path) for path in paths} or known
+        took = time.monotonic() - start
+        self._look_at = start + took + max(LOOK_S, took / LOOK_SHARE)
+
+    def _open(self, path: Path) -> Feed:
+        return Feed(path, warmup_steps=self._warmup_steps)
+
+    def _choose(self) -> None:
+        """As asked for, else the one that held most once all were read, else the first."""
+        paths = list(self._feeds)
+        if self._shown not in paths:
+            self._shown, self._is_settled = paths[0], False
+        if moves := self._moves:
+            self._moves -= moves
+            self._is_settled = True
+            self._shown = paths[(paths.index(self._shown) + moves) % len(paths)]
+        elif not self._is_settled:
+            self._shown = max(paths, key=self._held)  # the first of equals
+            self._is_settled = not self._unread and self._held(self._shown) > 0
+
+    def _held(self, path: Path) -> int:
+        summary = self._summary(path)
+        return (summary.device_bytes if summary is not None else None) or 0
+
+    def _summary(self, path: Path) -> Summary | None:
+        snapshot = self._newest.get(path)
+        return None if snapshot is None else snapshot.summary
+
+    @property
+    def _unread(self) -> list[Path]:
+        return [path for path in self._feeds if path not in self._newest]
+
+    def _next_other(self) -> Path:
+        paths = list(self._feeds)
+        self._turn += 1
+        return next(iter(self._unread), paths[self._turn % len(paths)])
+
+    def _snapshot(self, snapshot: Snapshot) -> RunSnapshot:
+        parts = [
+            (str(path), summary)
+            for path in self._feeds
+            if (summary := self._summary(path)) is not None
+        ]
+        if not parts:
+            return RunSnapshot(snapshot)
+        names = [name for name, _ in parts]
+        shown = names.index(str(self._shown)) if str(self._shown) in names else None
+        return RunSnapshot(snapshot, summarize_run(parts), shown)

@@ -1,0 +1,101 @@
+"""The ledger: every line of it that has bytes, with its share of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memscope.analysis.ledger import Ledger
+from memscope.analysis.ledger_lines import MEASURED, PARTIAL
+from memscope.analysis.ledger_lines import Line as Entry
+from memscope.text import clean
+from memscope.units import format_bytes
+from memscope_dashboards.tui.feed import Snapshot
+from memscope_dashboards.tui.line import Line, pad, paragraph, rule
+from memscope_dashboards.tui.widgets.lines import LinesWidget
+
+SIZE_WIDTH = 12
+SHARE_WIDTH = 7
+WORDS_WIDTH = 47
+BAR_FROM = 70
+SHARE_FROM = 50
+MAX_BAR = 40
+
+
+class LedgerLines(LinesWidget):
+    """As `memscope summary` has it: the lines, then what is partial or cannot be measured.
+
+    ``most_rows``: the largest lines alone, without reasons; 0 shows all of them.
+    """
+
+    most_rows = 0
+
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+        """See the class."""
+        ledgers = snapshot.summary.ledgers if snapshot.summary is not None else ()
+        if not ledgers:
+            nothing = "nothing is known of a device yet: no reading of torch's counters or of NVML"
+            return [rule("Ledger", (), width), *paragraph(nothing, "dim", width)]
+        lines: list[Line] = []
+        for ledger in ledgers:
+            lines += [()] if lines and not self.most_rows else []
+            lines += [heading(ledger, width), *entries(ledger, width, self.most_rows)]
+            lines += [] if self.most_rows else reasons(ledger, width)
+        return lines
+
+
+def heading(ledger: Ledger, width: int) -> Line:
+    """Which device, by whose word, and when."""
+    index = f" {ledger.device}" if ledger.device >= 0 else ""
+    when = ((f"by {ledger.source}, at {ledger.at_ns / 1e9:.1f} s", "dim"),)
+    return rule(clean(f"Device{index}, {ledger.name}", 60), when, width)
+
+
+def entries(ledger: Ledger, width: int, most_rows: int = 0) -> list[Line]:
+    """The lines with bytes, each below the one that it is part of; the largest where they are many.
+
+    A line is as large as what it is part of at most, so that the largest hang together.
+    """
+    whole = max(ledger.total.bytes or 0, 1)
+    known = [
+        (depth, entry)
+        for depth, entry in ledger.lines
+        if entry.bytes is not None and (entry.bytes or not entry.is_rest)
+    ]
+    ranked = sorted(known, key=lambda line: -(line[1].bytes or 0))
+    kept = {entry.key for _, entry in (ranked[:most_rows] if most_rows else ranked)}
+    return [entry_line(entry, depth, whole, width) for depth, entry in known if entry.key in kept]
+
+
+def entry_line(entry: Entry, depth: int, whole: int, width: int) -> Line:
+    """Words, bytes, share, and a bar where there is room; ~ marks what is partial."""
+    size = entry.bytes or 0
+    mark = "~" if entry.coverage == PARTIAL and not entry.is_rest else " "
+    room = (
+        min(max(width - SIZE_WIDTH - SHARE_WIDTH - WORDS_WIDTH, 0), MAX_BAR)
+        if width >= BAR_FROM
+        else 0
+    )
+    words = "  " * depth + clean(entry.words, 60)
+    role = "strong" if depth < 2 else "text" if entry.parts else "dim"
+    share = f"{size / whole:>{SHARE_WIDTH}.1%}" if width >= SHARE_FROM else ""
+    filled = round(min(max(size / whole, 0.0), 1.0) * room)
+    return (
+        *pad(((words, role),), max(width - SIZE_WIDTH - len(share) - room - 2, 8)),
+        (f"{format_bytes(size):>{SIZE_WIDTH - 2}} {mark}", "text"),
+        (f"{share}  ", "dim"),
+        ("█" * filled, "memory"),
+        ("·" * (room - filled), "free"),
+    )
+
+
+def reasons(ledger: Ledger, width: int) -> Iterator[Line]:
+    """What is short of it, under the reason that lines share."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for coverage, short in ledger.coverage.items():
+        for entry in short if coverage != MEASURED else ():
+            found.setdefault((coverage, entry.reason), []).append(entry.words)
+    for (coverage, reason), words in found.items():
+        head = "~ partial" if coverage == PARTIAL else coverage
+        text = f"{head}: {clean(', '.join(words), 200)} ({clean(reason, 300)})"
+        first, *rest = paragraph(text, "dim", width, indent=2) or [()]
+        yield from (first, *rest)

@@ -1,0 +1,71 @@
+"""The processes of a run in a line: what each holds, and which one is shown."""
+
+from __future__ import annotations
+
+from memscope.analysis.run_summary import Process, RunSummary
+from memscope.text import clean
+from memscope.units import format_bytes
+from memscope_dashboards.tui.feed import Snapshot
+from memscope_dashboards.tui.line import Line, length, spread
+from memscope_dashboards.tui.run_feed import RunSnapshot
+from memscope_dashboards.tui.widgets.lines import LinesWidget
+
+WIDE_FROM = 110
+
+
+class Processes(LinesWidget):
+    """Nothing where there is one process; else a cell each, and in a wide terminal who holds."""
+
+    found: RunSnapshot | None = None
+
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+        """See the class."""
+        run = self.found.run if self.found is not None else None
+        if self.found is None or run is None or len(run.processes) == 1:
+            return []
+        lines = [process_line(run, self.found.shown or 0, width)]
+        if width >= WIDE_FROM and run.sentence:
+            lines.append(((clean(run.sentence, 240), "dim"),))
+        return lines
+
+
+def process_line(run: RunSummary, shown: int, width: int) -> Line:
+    """As many processes as fit, the shown one among them, and how far apart they began."""
+    offset = f"{run.processes[shown].offset_s:+.1f} s"
+    right: Line = (
+        (f"{shown + 1} of {len(run.processes)}", "strong"),
+        (f", begun {offset}  ", "dim"),
+        ("[ ]", "key"),
+    )
+    room = width - length(right) - 2
+    cells = [process_cell(process, at == shown) for at, process in enumerate(run.processes)]
+    first, last = window(list(map(length, cells)), shown, room)
+    left: list[tuple[str, str]] = [("… ", "dim")] if first else []
+    for cell in cells[first:last]:
+        left += cell
+    return spread((*left, ("…", "dim")) if last < len(cells) else tuple(left), right, width)
+
+
+def process_cell(process: Process, is_shown: bool) -> Line:
+    """Its number, its rank, and the most that it held on devices."""
+    name = f"{process.pid}" if process.rank is None else f"{process.pid}·r{process.rank}"
+    size = process.device_bytes
+    held = "no GPU" if size is None else format_bytes(size)
+    if is_shown:
+        return (("▶", "title"), (f"{name} {held}", "strong"), ("  ", ""))
+    return ((" ", ""), (name, "text"), (f" {held}  ", "dim"))
+
+
+def window(widths: list[int], shown: int, room: int) -> tuple[int, int]:
+    """The longest run of cells around ``shown`` that fits into ``room``, with room for dots."""
+    first, last = shown, shown + 1
+    used = widths[shown] + 4
+    while True:
+        if last < len(widths) and used + widths[last] <= room:
+            used += widths[last]
+            last += 1
+        elif first > 0 and used + widths[first - 1] <= room:
+            first -= 1
+            used += widths[first]
+        else:
+            return first, last
