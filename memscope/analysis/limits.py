@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memscope.analysis.figure import Figure
@@ -141,16 +141,38 @@ def judge(figures: Mapping[str, Figure], limits: Sequence[Limit] = ()) -> tuple[
 
 
 def exit_code(verdicts: Sequence[Verdict], state: State) -> int:
-    """1 where a limit that counts is broken or a named one was not measured, else 3 if partial.
+    """1 where a limit that counts is broken or a named one was not measured, else 3 if partial."""
+    return run_exit_code([(verdicts, state)])
 
-    Where any limit is named, only named ones count.
+
+def run_exit_code(processes: Sequence[tuple[Sequence[Verdict], State]]) -> int:
+    """The same of all processes of a run; what one of them has measured, no other needs to."""
+    measured = measured_limits([verdicts for verdicts, _ in processes])
+    if any(breaking(verdicts, measured) for verdicts, _ in processes):
+        return 1
+    return 3 if any(state.is_partial for _, state in processes) else 0
+
+
+def breaking(verdicts: Sequence[Verdict], measured: Collection[str] = ()) -> tuple[Verdict, ...]:
+    """Those that make the exit code 1: broken ones that count, named ones without a value.
+
+    Where any limit is named, only named ones count. ``measured``: limits that another process of
+    the run has a value for.
     """
     named = [verdict for verdict in verdicts if verdict.is_named]
-    counting = named or verdicts
-    is_broken = any(verdict.verdict == FAIL for verdict in counting)
-    if is_broken or any(verdict.verdict == NOT_MEASURED for verdict in named):
-        return 1
-    return 3 if state.is_partial else 0
+    return tuple(
+        verdict
+        for verdict in named or verdicts
+        if verdict.verdict == FAIL
+        or (verdict.verdict == NOT_MEASURED and verdict.is_named and verdict.limit not in measured)
+    )
+
+
+def measured_limits(processes: Iterable[Sequence[Verdict]]) -> frozenset[str]:
+    """Limits for which any of the processes has a value."""
+    return frozenset(
+        verdict.limit for verdicts in processes for verdict in verdicts if verdict.value is not None
+    )
 
 
 def _bare(quantity: Quantity) -> Limit:

@@ -46,7 +46,8 @@ class MetricFold:
         self._order: list[_Builder] = []
         self._ended = 0
         self._last_end_ns = 0
-        self._waiting = _Rows(*[np.empty(0, dtype=np.int64)] * 2, np.empty(0))
+        none = np.empty(0, dtype=np.int64)
+        self._waiting = _Rows(none, none, np.empty(0))
 
     def of(self, metric: str) -> dict[int, MetricReadings]:
         """Device (−1 for none) → its readings of ``metric``, in the order of devices."""
@@ -103,7 +104,7 @@ class MetricFold:
             self._order[which[part[0]]].series.add(t_ns[part], values[part])
         return rows, _Rows(which, t_ns, values)
 
-    def _which(self, codes: Numbers, names: list[str], devices: Numbers) -> Numbers:
+    def _which(self, codes: npt.NDArray[np.int32], names: list[str], devices: Numbers) -> Numbers:
         """The number of each reading's metric and device; −1 past the bound."""
         keys = codes.astype(np.int64) * DEVICES + np.maximum(devices, -1) + 1
         found, which = np.unique(keys, return_inverse=True)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from memscope.cli.opening import add_warmup, read_summary
-from memscope.cli.text import align
+from memscope.cli.opening import add_warmup
 from memscope.cli.verdicts import verdict_lines
 from memscope.errors import MemscopeError
 from memscope.text import clean
 
 if TYPE_CHECKING:
-    from memscope.analysis.limits import Limit
-    from memscope.analysis.summary import Summary
+    from collections.abc import Sequence
+
+    from memscope.cli.checking import Checked, CheckedRun
 
 # The worst first: a broken limit says more than that events are missing.
 _BY_WEIGHT = (1, 3, 0)
@@ -24,80 +25,88 @@ _BY_WEIGHT = (1, 3, 0)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add = parser.add_argument
-    add("recordings", metavar="RECORDING", nargs="*", help="files that memscope recorded")
+    text = "files that memscope recorded, folders or globs of a run's: each process is judged"
+    add("recordings", metavar="RECORDING", nargs="*", help=text)
     add(
         "--limit",
         metavar="'FIGURE OP VALUE'",
         action="append",
         default=[],
-        help="a limit that counts, like 'memory.peak_bytes <= 2 GiB'; a bare FIGURE takes its "
-        "default. Instead of those of [tool.memscope] in pyproject.toml; with none anywhere the "
-        "defaults count",
+        help="a limit that counts: on a figure ('memory.peak_bytes <= 2 GiB'; a bare FIGURE takes "
+        "its default), a metric ('torch.reserved_bytes.peak <= 6 GiB') or a ratio ('A / B >= 0.8')."
+        " It takes the place of those on the same figure in --limits, and these of those of "
+        "[tool.memscope] in pyproject.toml; with none anywhere the defaults count",
     )
+    add("--limits", metavar="FILE", help="a TOML file of limits: limits = [...]")
+    add("--baseline", metavar="FILE", help="limits as well: what figures came to before")
+    add("--tolerance", metavar="SHARE", help="how much worse than the baseline is fine: 5%%")
+    add("--write-baseline", metavar="FILE", help="keep these figures as the baseline in FILE")
+    add("--junit", metavar="FILE", help="write the verdicts as JUnit XML, too")
+    add("--force", action="store_true", help="overwrite the FILE of --junit")
     add_warmup(parser)
     add("--json", action="store_true", help="print it as JSON; an array for several recordings")
-    add("--list", action="store_true", help="list all figures with their defaults")
+    add("--list", action="store_true", help="list all figures and metrics, with their defaults")
 
 
 def run(args: argparse.Namespace) -> int:
     """Judge each recording; the worst of their exit codes."""
     if args.list:
-        print("\n".join(_table()))
+        from memscope.cli.figure_list import figure_list
+
+        print("\n".join(figure_list()))
         return 0
     if not args.recordings:
         raise MemscopeError("No recording is named.", "Write `memscope check RECORDING`.")
-    from memscope.analysis.limits import exit_code
+    from memscope.cli.checking import check_runs, read_rules
 
-    limits = _limits(args.limit)
-    summaries = [
-        (path, read_summary(path, warm_up=args.warm_up, limits=limits)) for path in args.recordings
-    ]
-    if args.json:
-        found = [{"recording": path, **summary.to_json()} for path, summary in summaries]
-        print(json.dumps(found[0] if len(found) == 1 else found, indent=2, allow_nan=False))
-    else:
-        print("\n\n".join("\n".join(_lines(path, summary)) for path, summary in summaries))
-    codes = {exit_code(summary.verdicts, summary.state) for _, summary in summaries}
+    runs = check_runs(args.recordings, read_rules(args), warm_up=args.warm_up)
+    _show(runs, as_json=args.json)
+    if args.junit:
+        from memscope.cli.junit import write_junit
+
+        write_junit(Path(args.junit), runs, force=args.force)
+    if args.write_baseline:
+        _write_baseline(Path(args.write_baseline), runs)
+    codes = {checked_run.exit_code for checked_run in runs}
     return next(code for code in _BY_WEIGHT if code in codes)
 
 
-def _limits(written: list[str]) -> tuple[Limit, ...]:
-    from memscope.analysis.limits import parse_limit
-
-    return tuple(parse_limit(text) for text in written or _configured_limits(Path.cwd()))
-
-
-def _configured_limits(folder: Path) -> list[str]:
-    """Limits of the nearest pyproject.toml, from ``folder`` upward, that has [tool.memscope]."""
-    for path in (each / "pyproject.toml" for each in (folder, *folder.parents)):
-        if path.is_file() and (section := _section(path)) is not None:
-            limits = section.get("limits", [])
-            if not isinstance(limits, list) or not all(isinstance(text, str) for text in limits):
-                raise MemscopeError(
-                    f"{path} has limits in [tool.memscope] that are no list of texts.",
-                    'Write limits = ["driver.calls_per_step == 0"].',
-                )
-            return limits
-    return []
+def _show(runs: Sequence[CheckedRun], *, as_json: bool) -> None:
+    checked = [each for checked_run in runs for each in checked_run.processes]
+    warnings = [text for each in checked for text in each.warnings]
+    for warning in dict.fromkeys(warnings):
+        print(f"memscope: {clean(warning)}", file=sys.stderr)
+    if as_json:
+        found = [{"recording": each.path, **each.summary.to_json()} for each in checked]
+        print(json.dumps(found[0] if len(found) == 1 else found, indent=2, allow_nan=False))
+        return
+    blocks = [_lines(each, checked_run) for checked_run in runs for each in checked_run.processes]
+    print("\n\n".join("\n".join(block) for block in blocks))
 
 
-def _section(path: Path) -> dict[str, Any] | None:
-    import tomllib
+def _write_baseline(path: Path, runs: Sequence[CheckedRun]) -> None:
+    from memscope.analysis.baseline import write_baseline
 
-    try:
-        tool = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {})
-    except (OSError, ValueError) as error:
-        raise MemscopeError(f"{path} cannot be read ({error}).", "Mend it.") from None
-    section = tool.get("memscope") if isinstance(tool, dict) else None
-    return section if isinstance(section, dict) else None
+    checked = [each for checked_run in runs for each in checked_run.processes]
+    partial = next((each for each in checked if each.summary.state.is_partial), None)
+    if partial is not None:
+        raise MemscopeError(
+            f"{partial.path} is partial, so that no baseline is written.", "Record it anew."
+        )
+    sections = {each.section: each.summary.figures for each in checked}
+    if len(sections) < len(checked):
+        raise MemscopeError("These recordings are of several runs.", "Write one run's baseline.")
+    write_baseline(path, sections, checked[0].machine)
+    print(f"memscope: {path}: baseline written", file=sys.stderr)
 
 
-def _lines(path: str, summary: Summary) -> list[str]:
+def _lines(checked: Checked, checked_run: CheckedRun) -> list[str]:
     """What became of the limits of one recording."""
+    summary = checked.summary
     named = [verdict for verdict in summary.verdicts if verdict.is_named]
     defaults = [verdict for verdict in summary.verdicts if not verdict.is_named]
     note = " (partial)" if summary.state.is_partial else ""
-    lines = [clean(f"{path}: {summary.state}")]
+    lines = [clean(f"{checked.title}: {summary.state}")]
     if named:
         lines += [f"limits{note}", *verdict_lines(named)]
     shown = verdict_lines(defaults)
@@ -107,31 +116,21 @@ def _lines(path: str, summary: Summary) -> list[str]:
     if silent:
         names = dict.fromkeys(verdict.figure for verdict in silent)
         lines.append(f"without a value: {', '.join(names)}")
-    return [*lines, _conclusion(summary)]
+    return [*lines, _conclusion(checked, checked_run)]
 
 
-def _conclusion(summary: Summary) -> str:
+def _conclusion(checked: Checked, checked_run: CheckedRun) -> str:
+    summary = checked.summary
     named = [verdict for verdict in summary.verdicts if verdict.is_named]
     counting = named or summary.verdicts
-    broken = sum(verdict.verdict == "fail" for verdict in counting)
-    unmeasured = sum(verdict.verdict == "not measured" for verdict in named)
     held = sum(verdict.verdict in ("pass", "warn") for verdict in counting)
+    broken = [verdict for verdict in checked_run.breaking(checked) if verdict.value is not None]
+    unmeasured = [verdict for verdict in named if verdict.verdict == "not measured"]
     words = [f"{held} of {len(counting)} limits hold"]
     if broken:
-        words.append(f"{broken} broken")
+        words.append(f"{len(broken)} broken")
     if unmeasured:
-        words.append(f"{unmeasured} could not be measured")
+        words.append(f"{len(unmeasured)} could not be measured")
     if summary.state.is_partial:
         words.append("the recording is partial")
     return f"{', '.join(words)}."
-
-
-def _table() -> list[str]:
-    from memscope.analysis.figures import FIGURES
-
-    lines = []
-    for figure in FIGURES:
-        defaults = " and ".join(default.limit for default in figure.limits)
-        lines += align([(figure.name, figure.unit, defaults or "no default")], indent="")
-        lines.append(f"    {figure.definition}")
-    return lines

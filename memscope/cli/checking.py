@@ -1,0 +1,158 @@
+"""What `memscope check` judges recordings by, and what it finds."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from memscope.analysis.baseline import DEFAULT_TOLERANCE, Baseline, BaselineLimits, read_baseline
+from memscope.analysis.limits import (
+    Limit,
+    Verdict,
+    breaking,
+    measured_limits,
+    override,
+    parse_limits,
+    run_exit_code,
+)
+from memscope.analysis.machine_class import MachineClass, find_machine_class
+from memscope.analysis.summary import Summary, summarize
+from memscope.analysis.timeline import read_timeline
+from memscope.configuration import (
+    Configuration,
+    parse_tolerance,
+    read_configuration,
+    read_limits_file,
+)
+from memscope.errors import MemscopeError
+from memscope.recording import Recording
+from memscope.run_files import find_run
+
+SECTION = "recording"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Limits, and a baseline whose sections are limits as well.
+
+    ``is_baseline_asked``: on this command line, so that it must have something to say.
+    """
+
+    limits: tuple[Limit, ...]
+    baseline: Baseline | None
+    tolerance: float
+    is_baseline_asked: bool
+
+    def limits_of(self, section: str, machine: MachineClass) -> BaselineLimits:
+        """All limits on one recording, and warnings."""
+        if self.baseline is None:
+            return BaselineLimits(self.limits)
+        if section not in self.baseline.sections:
+            if self.is_baseline_asked:
+                raise MemscopeError(
+                    f"{self.baseline.path} has no section {section!r}.",
+                    "Write it with --write-baseline.",
+                )
+            return BaselineLimits(self.limits)  # a configured one may be of tests alone
+        found = self.baseline.limits(section, machine, self.tolerance)
+        return BaselineLimits((*self.limits, *found.limits), found.warnings)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One process's recording, judged. ``section``: what a baseline calls it."""
+
+    path: str
+    title: str
+    section: str
+    machine: MachineClass
+    summary: Summary
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRun:
+    """The processes of one run."""
+
+    processes: tuple[Checked, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """Of all of them."""
+        return run_exit_code(
+            [(each.summary.verdicts, each.summary.state) for each in self.processes]
+        )
+
+    def breaking(self, checked: Checked) -> tuple[Verdict, ...]:
+        """The verdicts on one process that make the exit code 1."""
+        measured = measured_limits([each.summary.verdicts for each in self.processes])
+        return breaking(checked.summary.verdicts, measured)
+
+
+def read_rules(args: argparse.Namespace) -> Rules:
+    """From the command line, then the file it names, then pyproject.toml. Raises MemscopeError."""
+    configured = read_configuration(Path.cwd())
+    limits = override(parse_limits(args.limit), _file_limits(args.limits))
+    limits = override(limits, parse_limits(configured.limits, str(configured.path)))
+    baseline = _find_baseline(args, configured)
+    if args.tolerance is not None and baseline is None:
+        raise MemscopeError("--tolerance is that of a baseline.", "Name one with --baseline FILE.")
+    tolerance = configured.tolerance if args.tolerance is None else parse_tolerance(args.tolerance)
+    return Rules(
+        limits,
+        baseline,
+        DEFAULT_TOLERANCE if tolerance is None else tolerance,
+        is_baseline_asked=args.baseline is not None,
+    )
+
+
+def _file_limits(name: str | None) -> tuple[Limit, ...]:
+    return () if name is None else parse_limits(read_limits_file(Path(name)), name)
+
+
+def _find_baseline(args: argparse.Namespace, configured: Configuration) -> Baseline | None:
+    """One that is being written anew is no limit, unless it is asked for."""
+    if args.baseline is not None:
+        return read_baseline(Path(args.baseline))
+    if configured.baseline is None or args.write_baseline is not None:
+        return None
+    return read_baseline(configured.baseline)
+
+
+def check_runs(
+    arguments: Sequence[str], rules: Rules, *, warm_up: int | None
+) -> tuple[CheckedRun, ...]:
+    """Judge each process of the runs that are named. Raises MemscopeError."""
+    runs = [find_run(argument).paths for argument in arguments]
+    count = sum(map(len, runs))
+    checked, number = [], 0
+    for paths in runs:
+        processes = []
+        for path in paths:
+            number += 1
+            with Recording(path) as recording:
+                processes.append(_check(recording, rules, warm_up, number if count > 1 else 0))
+        checked.append(CheckedRun(tuple(processes)))
+    return tuple(checked)
+
+
+def _check(recording: Recording, rules: Rules, warm_up: int | None, number: int) -> Checked:
+    """``number``: of the recording among several, 0 where it is alone."""
+    timeline = read_timeline(recording, warmup_steps=warm_up)
+    header, path = recording.header, str(recording.path)
+    rank = "" if header.rank is None else f", rank {header.rank}"
+    section = SECTION
+    if number:
+        section = f"{SECTION} {number}" if header.rank is None else f"rank {header.rank}"
+    machine = find_machine_class(timeline)
+    found = rules.limits_of(section, machine)
+    return Checked(
+        path,
+        f"{path} (process {header.pid}{rank})" if number else path,
+        section,
+        machine,
+        summarize(timeline, recording.state, limits=found.limits),
+        found.warnings,
+    )

@@ -1,0 +1,61 @@
+"""Every figure and metric that a limit may be set on, for people."""
+
+from __future__ import annotations
+
+import textwrap
+from itertools import groupby
+
+from memscope.analysis.figure_definition import FigureDefinition
+from memscope.analysis.figures import FIGURES
+from memscope.analysis.metric_names import METRICS, STATISTICS, Metric
+
+WIDTH = 100
+_HEAD = (
+    "A limit is FIGURE OP VALUE: 'driver.calls_per_step == 0'. Instead of a figure it may name "
+    f"METRIC.STATISTIC ({', '.join(STATISTICS)}), on one device METRIC[cuda:1].STATISTIC, or a "
+    "ratio of two: 'torch.allocated_bytes.peak / torch.reserved_bytes.peak >= 0.8'."
+)
+_METRICS = (
+    "peak, min and end are of all readings; p95 and median of those within steps after warm-up, at "
+    "most 0.2 % too high; growth is the slope of floors, a step. Of several devices the highest "
+    "counts, of min the lowest. A program's own samples may be named as well."
+)
+
+
+def figure_list() -> list[str]:
+    """Lines of at most ``WIDTH`` columns, grouped by area."""
+    lines = _wrap(_HEAD, "")
+    for area, rows in groupby(FIGURES, lambda row: row.area):
+        lines += ["", area]
+        for row in rows:
+            lines += _figure_lines(row)
+    lines += ["", "metrics", *_wrap(_METRICS, "  ")]
+    width = max(len(metric.name) for metric in METRICS)
+    return lines + [_metric_line(metric, width) for metric in METRICS]
+
+
+def _figure_lines(row: FigureDefinition) -> list[str]:
+    better = f", {row.direction} is better" if row.direction else ""
+    defaults = " and ".join(
+        default.limit + (f" (warn unless {default.warn})" if default.warn else "")
+        for default in row.limits
+    )
+    moment = row.moment + (", after warm-up" if row.is_after_warmup else "")
+    holds = f" A baseline holds {row.repeats}." if row.direction else ""
+    texts = [
+        f"{row.definition}.",
+        f"Of when: {moment}. Of which: {row.applies}.{holds}",
+        f"Where broken: {row.advice}" if row.advice else "",
+    ]
+    lines = [f"  {row.name} ({row.unit}{better}): {defaults or 'no default'}"]
+    return lines + [line for text in texts for line in _wrap(text, "      ")]
+
+
+def _metric_line(metric: Metric, width: int) -> str:
+    return f"  {metric.name:{width}}  {metric.unit or 'count':5}  {metric.meaning}"
+
+
+def _wrap(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False
+    )

@@ -1,0 +1,73 @@
+"""Verdicts as JUnit XML, which CI servers show: a test suite a recording, a test case a limit."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from memscope.analysis.limits import Verdict
+from memscope.cli.checking import Checked, CheckedRun
+from memscope.cli.output import appearing
+from memscope.text import clean
+
+
+def write_junit(path: Path, runs: Sequence[CheckedRun], *, force: bool) -> None:
+    """Write the file, which appears when it is whole. Raises MemscopeError."""
+    root = junit_tree(runs)
+    ET.indent(root)
+    with appearing(path, force=force) as unfinished:
+        ET.ElementTree(root).write(unfinished, encoding="utf-8", xml_declaration=True)
+
+
+def junit_tree(runs: Sequence[CheckedRun]) -> ET.Element:
+    """``testsuites`` of all recordings. A case that breaks the exit code fails or is an error."""
+    root = ET.Element("testsuites", name="memscope check")
+    for checked_run in runs:
+        for checked in checked_run.processes:
+            root.append(_suite(checked, checked_run.breaking(checked)))
+    for key in ("tests", "failures", "errors"):
+        root.set(key, str(sum(int(suite.get(key, "0")) for suite in root)))
+    return root
+
+
+def _suite(checked: Checked, breaking: Sequence[Verdict]) -> ET.Element:
+    header, verdicts = checked.summary.header, checked.summary.verdicts
+    started = datetime.fromtimestamp(header.started_at_ns / 1e9, UTC)
+    suite = ET.Element(
+        "testsuite",
+        name=clean(checked.title, 400),
+        hostname=clean(header.host, 200),
+        timestamp=f"{started:%Y-%m-%dT%H:%M:%S}",
+        time="0",
+    )
+    properties = ET.SubElement(suite, "properties")
+    for figure in checked.summary.figures.values():
+        if figure.value is not None:
+            value = f"{figure.value!r} {figure.unit}"
+            ET.SubElement(properties, "property", name=clean(figure.name, 200), value=value)
+    suite.extend(_case(verdict, checked, verdict in breaking) for verdict in verdicts)
+    for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        suite.set(key, str(len(suite.findall(f"testcase/{tag}"))))
+    suite.set("tests", str(len(verdicts)))
+    return suite
+
+
+def _case(verdict: Verdict, checked: Checked, is_breaking: bool) -> ET.Element:
+    area = verdict.figure.partition(".")[0]
+    name, sentence = clean(verdict.limit, 200), clean(verdict.sentence, 400)
+    case = ET.Element("testcase", classname=f"memscope.{clean(area, 60)}", name=name, time="0")
+    if is_breaking:
+        tag = "failure" if verdict.verdict == "fail" else "error"
+        problem = ET.SubElement(case, tag, message=sentence, type=verdict.verdict)
+        lines = [sentence, verdict.advice, f"recording: {clean(checked.path, 400)}"]
+        problem.text = "\n".join(line for line in lines if line)
+    elif verdict.verdict == "fail":
+        ET.SubElement(case, "skipped", message=f"a default, shown only: {sentence}")
+    elif verdict.value is None:
+        ET.SubElement(case, "skipped", message=sentence)
+    else:
+        shown = [sentence, verdict.reason, verdict.advice]
+        ET.SubElement(case, "system-out").text = "\n".join(clean(line) for line in shown if line)
+    return case
