@@ -49,6 +49,7 @@ class CuptiLibrary:
         self._buffers = buffers
         self._subscriber = ctypes.c_void_p()
         self.names_libraries = hasattr(self._library, "cuptiActivityEnableAllocationSource")
+        self._before = buffers.counts()  # of recordings before this one
         self.is_preallocating = True
         self.marks_modules = False
 
@@ -112,15 +113,15 @@ class CuptiLibrary:
     @property
     def module_loads(self) -> int:
         """Modules of code that were loaded while it was on."""
-        return self._buffers.counts().module_loads
+        return self._buffers.counts().module_loads - self._before.module_loads
 
     def cost(self) -> dict[str, int]:
         """Calls of our callbacks, their time, and what they could not take."""
-        counts = self._buffers.counts()
+        counts, before = self._buffers.counts(), self._before
         return {
-            "callbacks": counts.calls,
-            "callback_ns": counts.nanoseconds,
-            "refused_buffers": counts.refused,
+            "callbacks": counts.calls - before.calls,
+            "callback_ns": counts.nanoseconds - before.nanoseconds,
+            "refused_buffers": counts.refused - before.refused,
         }
 
     def _records(self, address: int, valid_bytes: int) -> Iterator[Allocation]:
