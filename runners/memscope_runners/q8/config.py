@@ -1,12 +1,15 @@
-"""The shape of a model of the Llama family."""
+"""The shape of a model of the Llama and Qwen families."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 
 from memscope.errors import MemscopeError
+from memscope.text import clean
+from memscope.units import format_bytes
+from memscope_runners.q8.config_values import NEXT_STEP, impossible, number, unsupported, whole
 from memscope_runners.q8.slab import GROUP, SlabLayout
 
 SIZE_LIMITS = {  # far above any model, so that a damaged config asks for no memory and no time
@@ -19,7 +22,26 @@ SIZE_LIMITS = {  # far above any model, so that a damaged config asks for no mem
     "vocab": 1 << 24,
     "context": 1 << 31,
 }
-NEXT_STEP = "Name a model of the Llama family, or leave out --model for the one that comes along."
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """Llama 3's slowing of the slow rotary frequencies; raises MemscopeError where it cannot be.
+
+    Frequencies of wavelengths above original_context / low_factor are divided by `factor`, those
+    below original_context / high_factor stay, and those between are interpolated.
+    """
+
+    factor: float
+    low_factor: float
+    high_factor: float
+    original_context: int
+
+    def __post_init__(self) -> None:
+        for field in ("factor", "low_factor", "high_factor", "original_context"):
+            _check_constant(self, field)
+        if self.high_factor <= self.low_factor:
+            raise impossible("high_freq_factor", self.high_factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +63,8 @@ class ModelConfig:
     eos_token_ids: tuple[int, ...]
     has_qk_norms: bool = False
     has_qkv_bias: bool = False
+    rope_scaling: RopeScaling | None = None
+    family: str = "Llama"
 
     def __post_init__(self) -> None:
         for field, limit in SIZE_LIMITS.items():
@@ -107,17 +131,35 @@ class ModelConfig:
         entry = self.layer_layout.entry(name.rpartition(".")[2])
         return entry.rows, entry.columns
 
+    @property
+    def q8_bytes(self) -> int:
+        """Bytes of all slabs, the head's included."""
+        return self.layers * self.layer_layout.bytes + self.head_layout.bytes
+
+    def describe(self) -> str:
+        """What a user wants to know of a model that was loaded, on one line."""
+        parts = [
+            self.family,
+            f"{self.layers} layers of {self.hidden}",
+            f"{self.heads} heads and {self.kv_heads} key-value heads of {self.head_dim}",
+            f"vocabulary {self.vocab}{', tied' if self.is_tied else ''}",
+            f"context {self.context}",
+            f"{format_bytes(self.q8_bytes)} in q8",
+        ]
+        return clean("; ".join(parts))
+
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> ModelConfig:
-        """The inverse of to_json; MemscopeError for anything else."""
+        """The inverse of to_json, fields that came later left out; MemscopeError else."""
         try:
             values = json.loads(text)
             values["eos_token_ids"] = tuple(int(token) for token in values["eos_token_ids"])
-            known = {field.name for field in fields(cls)}
-            return cls(**{name: value for name, value in values.items() if name in known})
+            if values.get("rope_scaling") is not None:
+                values["rope_scaling"] = RopeScaling(**values["rope_scaling"])
+            return cls(**values)
         except (KeyError, TypeError, ValueError) as error:
             raise MemscopeError(
                 f"The checkpoint's config is malformed ({error!r}).", "Quantize the model again."
@@ -128,107 +170,36 @@ class ModelConfig:
         """From a GGUF file's metadata, plain values by key."""
         architecture = metadata.get("general.architecture")
         if architecture != "llama":
-            raise _unsupported(architecture)
+            raise unsupported(f"The architecture {architecture}")
         if metadata.get("llama.rope.scaling.type", "none") != "none":
-            raise _unsupported(f"llama with {metadata['llama.rope.scaling.type']} rope scaling")
-
-        def number(key: str, default: float | None = None) -> float:
-            return _number(metadata, f"llama.{key}", default)
-
-        def whole(key: str, default: int | None = None) -> int:
-            return _whole(metadata, f"llama.{key}", default)
-
-        heads, hidden = whole("attention.head_count"), whole("embedding_length")
+            raise unsupported(f"Llama with {metadata['llama.rope.scaling.type']} rope scaling")
+        values = {key.removeprefix("llama."): value for key, value in metadata.items()}
+        heads, hidden = (whole(values, k) for k in ("attention.head_count", "embedding_length"))
         eos = metadata.get("tokenizer.ggml.eos_token_id")
         return cls(
             name=str(metadata.get("general.name", "unnamed")),
-            layers=whole("block_count"),
+            layers=whole(values, "block_count"),
             hidden=hidden,
-            intermediate=whole("feed_forward_length"),
+            intermediate=whole(values, "feed_forward_length"),
             heads=heads,
-            kv_heads=whole("attention.head_count_kv", heads),
-            head_dim=whole("attention.key_length", hidden // max(heads, 1)),
+            kv_heads=whole(values, "attention.head_count_kv", heads),
+            head_dim=whole(values, "attention.key_length", hidden // max(heads, 1)),
             vocab=vocab,
-            context=whole("context_length"),
-            rope_theta=number("rope.freq_base", 10000.0),
-            norm_epsilon=number("attention.layer_norm_rms_epsilon"),
+            context=whole(values, "context_length"),
+            rope_theta=number(values, "rope.freq_base", 10000.0),
+            norm_epsilon=number(values, "attention.layer_norm_rms_epsilon"),
             is_tied=is_tied,
             eos_token_ids=(eos,) if isinstance(eos, int) else (),
         )
-
-    @classmethod
-    def from_huggingface(cls, values: Mapping[str, object], *, name: str) -> ModelConfig:
-        """From the contents of a Hugging Face config.json."""
-        _check_huggingface(values)
-        heads, hidden = (_whole(values, k) for k in ("num_attention_heads", "hidden_size"))
-        eos = values.get("eos_token_id")
-        return cls(
-            name=name,
-            layers=_whole(values, "num_hidden_layers"),
-            hidden=hidden,
-            intermediate=_whole(values, "intermediate_size"),
-            heads=heads,
-            kv_heads=_whole(values, "num_key_value_heads", heads),
-            head_dim=_whole(values, "head_dim", hidden // max(heads, 1)),
-            vocab=_whole(values, "vocab_size"),
-            context=_whole(values, "max_position_embeddings"),
-            rope_theta=_number(_rope(values), "rope_theta", 10000.0),
-            norm_epsilon=_number(values, "rms_norm_eps"),
-            is_tied=bool(values.get("tie_word_embeddings", False)),
-            eos_token_ids=tuple(
-                token for token in (eos if isinstance(eos, list) else [eos]) if type(token) is int
-            ),
-        )
-
-
-def _rope(values: Mapping[str, object]) -> Mapping[str, object]:
-    """Where rope's numbers stand: `rope_parameters` in newer files, the top level in older."""
-    parameters = values.get("rope_parameters")
-    return parameters if isinstance(parameters, dict) else values
-
-
-def _check_huggingface(values: Mapping[str, object]) -> None:
-    architectures = values.get("architectures")
-    if values.get("model_type") != "llama" or architectures not in (None, ["LlamaForCausalLM"]):
-        raise _unsupported(architectures or values.get("model_type"))
-    for key in ("attention_bias", "mlp_bias", "quantization_config"):
-        if values.get(key):
-            raise _unsupported(f"llama with {key}")
-    if values.get("hidden_act", "silu") != "silu":
-        raise _unsupported(f"llama with hidden_act {values['hidden_act']}")
-    scaling = values.get("rope_scaling") or _rope(values)
-    kind = scaling.get("rope_type", scaling.get("type")) if isinstance(scaling, Mapping) else None
-    if kind not in (None, "default"):
-        raise _unsupported(f"llama with {kind} rope scaling")
-
-
-def _unsupported(what: object) -> MemscopeError:
-    name = ", ".join(map(str, what)) if isinstance(what, list) else what
-    return MemscopeError(f"The architecture {name} is not supported.", NEXT_STEP)
-
-
-def _number(values: Mapping[str, object], key: str, default: float | None = None) -> float:
-    value = values.get(key)
-    value = default if value is None else value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise MemscopeError(f"The model's config has no number {key}.", NEXT_STEP)
-    return value
-
-
-def _whole(values: Mapping[str, object], key: str, default: int | None = None) -> int:
-    value = _number(values, key, default)
-    if isinstance(value, float) and not value.is_integer():
-        raise MemscopeError(f"The model's config says {key} = {value}.", NEXT_STEP)
-    return int(value)
 
 
 def _check_size(config: ModelConfig, field: str, limit: int) -> None:
     value = getattr(config, field)
     if not isinstance(value, int) or not 0 < value <= limit:
-        raise MemscopeError(f"The model's config says {field} = {value!r}.", NEXT_STEP)
+        raise impossible(field, value)
 
 
-def _check_constant(config: ModelConfig, field: str) -> None:
+def _check_constant(config: ModelConfig | RopeScaling, field: str) -> None:
     value = getattr(config, field)
     if not 0 < value < 1e12:  # false for NaN, too
-        raise MemscopeError(f"The model's config says {field} = {value!r}.", NEXT_STEP)
+        raise impossible(field, value)

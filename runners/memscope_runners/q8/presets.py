@@ -38,6 +38,7 @@ QWEN3_VL_2B = ModelConfig(
     is_tied=True,
     eos_token_ids=(),
     has_qk_norms=True,
+    family="Qwen3-VL, its text tower",
 )
 GEOMETRIES: Mapping[str, ModelConfig] = {
     config.name: config
@@ -52,6 +53,7 @@ GEOMETRIES: Mapping[str, ModelConfig] = {
             heads=32,
             rope_theta=1_000_000.0,
             is_tied=False,
+            family="Qwen3",
         ),
         replace(
             QWEN3_VL_2B,
@@ -62,6 +64,7 @@ GEOMETRIES: Mapping[str, ModelConfig] = {
             heads=64,
             rope_theta=1_000_000.0,
             is_tied=False,
+            family="Qwen3",
         ),
     )
 }

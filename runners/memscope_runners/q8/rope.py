@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
-from memscope_runners.q8.config import ModelConfig
+from memscope_runners.q8.config import ModelConfig, RopeScaling
+
+
+def frequencies(config: ModelConfig) -> torch.Tensor:
+    """Radians a position of each pair of rows: float32 (head_dim / 2,)."""
+    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
+    plain = 1.0 / config.rope_theta**exponents
+    return plain if config.rope_scaling is None else scaled(plain, config.rope_scaling)
+
+
+def scaled(plain: torch.Tensor, scaling: RopeScaling) -> torch.Tensor:
+    """Llama 3.1's frequencies, as `_compute_llama3_parameters` of transformers has them."""
+    turns = scaling.original_context * plain / (2 * math.pi)  # over the original context
+    share = (turns - scaling.low_factor) / (scaling.high_factor - scaling.low_factor)
+    share = share.clamp(0.0, 1.0)  # of the plain frequency: all of a fast one, none of a slow one
+    return plain * (share + (1.0 - share) / scaling.factor)
 
 
 class RopeTable:
     """Cosines and sines of rotary positions, computed as far as they are asked for."""
 
     def __init__(self, config: ModelConfig, device: torch.device) -> None:
-        exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
-        self._frequencies = 1.0 / config.rope_theta**exponents
+        self._frequencies = frequencies(config)
         self._device = device
         self._cosines = self._sines = torch.empty(0, config.head_dim, device=device)
 

@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import tokenizers
 
 from memscope.errors import MemscopeError
-
-CHATML_SYSTEM = re.compile(r"<\|im_start\|>system(?:\n|\\n)(.*?)<\|im_end\|>", re.DOTALL)
+from memscope_runners.q8.chat import render_chat
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFile:
-    """What a checkpoint keeps of a tokenizer: `tokenizers`' JSON and the chat template, if any."""
+    """What a checkpoint keeps of a tokenizer.
+
+    `tokenizers`' JSON, the chat template, if any, and the special tokens that templates write by
+    name (bos_token, eos_token).
+    """
 
     model_json: str
     chat_template: str | None
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        return json.dumps({"model": self.model_json, "chat_template": self.chat_template})
+        values = {"model": self.model_json, "chat_template": self.chat_template}
+        return json.dumps(values | {"special_tokens": dict(self.special_tokens)})
 
     @classmethod
     def from_json(cls, text: str) -> TokenizerFile:
-        """The inverse of to_json; MemscopeError for anything else."""
+        """The inverse of to_json, also of an older one; MemscopeError for anything else."""
         try:
             values = json.loads(text)
-            return cls(values["model"], values["chat_template"])
-        except (KeyError, TypeError, ValueError) as error:
+            special = {str(k): str(v) for k, v in values.get("special_tokens", {}).items()}
+            return cls(values["model"], values["chat_template"], special)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _malformed(error) from None
 
 
@@ -42,7 +47,7 @@ class Tokenizer:
             self._tokenizer = tokenizers.Tokenizer.from_str(file.model_json)
         except Exception as error:  # tokenizers raises bare Exception
             raise _malformed(error) from None
-        self._chat_template = file.chat_template
+        self._file = file
 
     def encode(self, text: str) -> list[int]:
         """Token ids of the raw text, with what the model itself puts before it, if anything."""
@@ -50,7 +55,8 @@ class Tokenizer:
 
     def encode_chat(self, message: str) -> list[int]:
         """Token ids of one user message in the model's chat format, ready for the answer."""
-        text = chatml(self._chat_template, _checked(message))
+        file = self._file
+        text = render_chat(file.chat_template, _checked(message), file.special_tokens)
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -85,25 +91,6 @@ class TextStream:
         """What is left at the end, incomplete characters replaced."""
         text = self._tokenizer.decode(self._pending)
         return text[len(self._shown) :]
-
-
-def chatml(template: str | None, message: str) -> str:
-    """One user message in ChatML, with the default system message that the template carries.
-
-    Raises MemscopeError where the model has no chat template or one that is not ChatML.
-    """
-    if not template:
-        raise MemscopeError("The model has no chat template.", "Leave out --chat.")
-    if "<|im_start|>" not in template or "<|im_end|>" not in template:
-        raise MemscopeError(
-            "The model's chat template is not ChatML, the one form that --chat writes.",
-            "Leave out --chat and give the whole prompt as the model expects it.",
-        )
-    system = CHATML_SYSTEM.search(template)
-    turns = [("system", system[1])] if system else []
-    turns.append(("user", message))
-    text = "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in turns)
-    return text + "<|im_start|>assistant\n"
 
 
 def _checked(text: str) -> str:

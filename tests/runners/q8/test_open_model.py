@@ -37,7 +37,7 @@ def test_a_folder_is_quantized_once_until_it_changes(tmp_path: Path, cache: Path
     open_model(str(tmp_path / "llama"))
     assert len(list(cache.iterdir())) == 1
     (tmp_path / "llama" / "generation_config.json").write_text('{"eos_token_id": [7]}')
-    assert open_model(str(tmp_path / "llama")).config.eos_token_ids == (7,)
+    assert open_model(str(tmp_path / "llama")).config.eos_token_ids == (7, 2)
     assert len(list(cache.iterdir())) == 2
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import jinja2
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memscope.errors import MemscopeError
 from memscope_runners.q8.synthetic import CHAT_TEMPLATE, byte_tokenizer
-from memscope_runners.q8.tokenizer import Tokenizer, TokenizerFile, chatml
+from memscope_runners.q8.tokenizer import Tokenizer, TokenizerFile
 
-SMOLLM_TEMPLATE = (
-    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
-    "{{ '<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
-    "<|im_end|>\n' }}{% endif %}" + CHAT_TEMPLATE.removeprefix("{% for message in messages %}")
-)
 TOKENIZER = Tokenizer(TokenizerFile(byte_tokenizer(512).to_str(), CHAT_TEMPLATE))
 
 
@@ -33,23 +29,32 @@ def test_a_stream_gives_the_whole_text_and_no_half_character(text: str) -> None:
         assert not any("\N{REPLACEMENT CHARACTER}" in piece for piece in pieces)
 
 
-@pytest.mark.parametrize("template", [CHAT_TEMPLATE, SMOLLM_TEMPLATE])
-def test_chatml_is_what_the_template_renders(template: str) -> None:
-    messages = [{"role": "user", "content": "Where is Paris?"}]
-    rendered = jinja2.Template(template).render(messages=messages, add_generation_prompt=True)
-    assert chatml(template, "Where is Paris?") == rendered
-
-
-@pytest.mark.parametrize("template", [None, "[INST] {{ messages }} [/INST]"])
-def test_another_chat_format_is_refused(template: str | None) -> None:
-    with pytest.raises(MemscopeError, match="chat template"):
-        chatml(template, "Hello")
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"model": 3, "chat_template": null}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"model": 3, "chat_template": null}',
+        '{"model": "{}", "chat_template": null, "special_tokens": []}',
+    ],
+)
 def test_a_malformed_tokenizer_is_one_error(text: str) -> None:
     with pytest.raises(MemscopeError, match="tokenizer is malformed"):
         Tokenizer(TokenizerFile.from_json(text))
+
+
+def test_a_tokenizer_kept_before_special_tokens_were_is_read() -> None:
+    older = json.dumps({"model": "{}", "chat_template": "{{ bos_token }}"})
+    assert TokenizerFile.from_json(older) == TokenizerFile("{}", "{{ bos_token }}", {})
+
+
+def test_a_chat_is_encoded_with_the_special_tokens_of_its_template() -> None:
+    file = TokenizerFile(
+        byte_tokenizer(512).to_str(), "{{ bos_token }}", {"bos_token": "<|im_end|>"}
+    )
+    kept = TokenizerFile.from_json(file.to_json())
+    assert Tokenizer(kept).encode_chat("Hello") == [2]
 
 
 def test_a_prompt_from_a_locale_without_utf_8_is_understood() -> None:
