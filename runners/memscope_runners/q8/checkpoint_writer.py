@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -11,10 +10,11 @@ from typing import BinaryIO
 import torch
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.checkpoint import FORMAT, slab_name
+from memscope_runners.q8.checkpoint import FORMAT, SUFFIX, slab_name
 from memscope_runners.q8.floats import FloatModel
 from memscope_runners.q8.progress import Progress, unseen
 from memscope_runners.q8.quantize import quantize_slab
+from memscope_runners.q8.replacement import remove_leftovers, replacing
 from memscope_runners.q8.tokenizer import Tokenizer
 
 DTYPES = {
@@ -27,15 +27,11 @@ PAGE = 4096
 
 
 def write_checkpoint(model: FloatModel, path: Path, progress: Progress = unseen) -> None:
-    """Appears under `path` by rename, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Appears under `path` by rename, whole or not at all; half-written ones beside it go."""
     try:
-        try:
-            with temporary.open("wb") as file:
-                _write(model, file, progress)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        remove_leftovers(path.parent, SUFFIX)
+        with replacing(path) as file:
+            _write(model, file, progress)
     except OSError as error:
         raise MemscopeError(
             f"{path} cannot be written ({error.strerror}).",

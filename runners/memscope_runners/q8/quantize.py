@@ -9,7 +9,7 @@ from memscope.units import format_bytes
 from memscope_runners.q8.floats import FloatModel
 from memscope_runners.q8.slab import GROUP, Q8Weight
 
-BLOCK_ROWS = 4096
+BLOCK_ELEMENTS = 1 << 20  # float32 copies of a block stay small beside a slab
 
 
 def quantize(weight: torch.Tensor) -> Q8Weight:
@@ -55,8 +55,10 @@ def _zeros(count: int) -> torch.Tensor:
 
 
 def _quantize_into(target: Q8Weight, weight: torch.Tensor) -> None:
-    """In blocks of rows, so that the float copies stay small beside a large head."""
-    for start in range(0, weight.shape[0], BLOCK_ROWS):
-        block = quantize(weight[start : start + BLOCK_ROWS])
-        target.q[start : start + BLOCK_ROWS] = block.q
-        target.scale[start : start + BLOCK_ROWS] = block.scale
+    """In blocks of rows, so that a large head is never in memory in float32."""
+    rows, columns = weight.shape
+    step = max(1, BLOCK_ELEMENTS // columns)
+    for start in range(0, rows, step):
+        block = quantize(weight[start : start + step])
+        target.q[start : start + step] = block.q
+        target.scale[start : start + step] = block.scale
