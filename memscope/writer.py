@@ -130,6 +130,9 @@ class Recorder:
         number, start = self.begin_step(), _clock()
         try:
             yield number
+        except BaseException as error:
+            self._note_error(error)
+            raise
         finally:
             self.end_step(number, start)
 
@@ -182,10 +185,18 @@ class Recorder:
         _active.append(self)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         with contextlib.suppress(ValueError):
             _active.remove(self)
+        if error is not None:
+            self._note_error(error)
         self.close()
+
+    def _note_error(self, error: BaseException) -> None:
+        """Record an exception on its way out where it says that memory ran out."""
+        from memscope.probes.oom_errors import record_error
+
+        record_error(self, error)
 
     # -- the writer's thread ------------------------------------------------------------------
 
@@ -359,15 +370,18 @@ def record(
     *,
     force: bool = False,
     keep_last: str = DEFAULT_KEEP_LAST,
+    history: int = 0,
     cupti: bool = False,
 ) -> Recorder:
     """A Recorder at ``path`` that also samples this process, for use in a ``with`` block.
 
-    ``cupti``: tell what libraries other than torch take on the device, by CUPTI.
+    ``history``: have torch keep who allocated what, and its last so many events, for the map of an
+    out-of-memory error. ``cupti``: tell what libraries other than torch take on the device.
     """
     from memscope.probes import default_probes
 
-    return Recorder(path, force=force, probes=default_probes(cupti=cupti), keep_last=keep_last)
+    probes = default_probes(history=history, cupti=cupti)
+    return Recorder(path, force=force, probes=probes, keep_last=keep_last)
 
 
 def _begin(path: Path, limit: int | None, *, force: bool) -> Segments:

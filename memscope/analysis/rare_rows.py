@@ -15,17 +15,28 @@ if TYPE_CHECKING:
 
 MAX_FACTS = 4096
 MAX_KEPT = 4096
+MAX_TEXT = 2000
+MAX_FRAMES = 12
+FIGURES = ("free", "allocated", "reserved", "total", "limit", "active")
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfMemory:
-    """One out-of-memory error. ``figures``: free, allocated, reserved, total, limit, in bytes."""
+    """One out-of-memory error. ``figures``: free, allocated, reserved, total, limit, in bytes.
+
+    ``error``: what the exception said, where it is known by that alone. ``stream``: of the request,
+    where torch's observer told of it. ``frames``: who asked, the innermost first.
+    """
 
     t_ns: int
     step: int
     requested_bytes: int
     scope: str
     figures: dict[str, int]
+    device: int = -1
+    stream: int = -1
+    error: str = ""
+    frames: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +128,17 @@ def _out_of_memory(batch: Batch, row: int) -> OutOfMemory:
         step=int(batch["step"][row]),
         requested_bytes=int(batch["bytes"][row]),
         scope="request" if data.get("scope") == "request" else "engine",
-        figures={
-            key: value
-            for key in ("free", "allocated", "reserved", "total", "limit")
-            if (value := as_count(data.get(key))) is not None
-        },
+        figures={key: value for key in FIGURES if (value := as_count(data.get(key))) is not None},
+        device=int(batch["device"][row]),
+        stream=int(batch["stream"][row]),
+        error=_text(data.get("error")),
+        frames=_texts(data.get("frames")),
     )
+
+
+def _text(value: object) -> str:
+    return value[:MAX_TEXT] if isinstance(value, str) else ""
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(_text, value[:MAX_FRAMES])) if isinstance(value, list) else ()

@@ -12,7 +12,7 @@ from pathlib import Path
 from memscope.cli.output import check_free, default_path
 from memscope.errors import MemscopeError
 
-WITH_VALUE = ("-o", "--output", "--report", "--keep-last")
+WITH_VALUE = ("-o", "--output", "--report", "--keep-last", "--history")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,13 +11,18 @@ from memscope.probes.device import DeviceProbe
 from memscope.probes.host import HostProbe
 from memscope.probes.kv_cache import KvCacheProbe
 from memscope.probes.nvml import NvmlProbe
+from memscope.probes.oom import OomProbe
 from memscope.probes.pinned import PinnedProbe
 from memscope.writer import Probe
 
 
-def default_probes(*, cupti: bool = False) -> Sequence[Probe]:
-    """What every recording samples. ``cupti``: allocations outside torch, by library, as well."""
+def default_probes(*, history: int = 0, cupti: bool = False) -> Sequence[Probe]:
+    """What every recording samples. ``cupti``: allocations outside torch, by library, as well.
+
+    ``history``: events that torch keeps, and with them who allocated each block; 0 for none.
+    """
     probes: tuple[Probe, ...] = (
+        OomProbe(history),
         FlushProbe(),
         DeviceProbe(),
         KvCacheProbe(),

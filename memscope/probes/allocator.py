@@ -60,11 +60,16 @@ class AllocatorProbe:
             counters = read_counters(torch, device)
             if not counters["peak_reserved_bytes"]:
                 continue
-            for name, value in counters.items():
-                if name in _BYTES:
-                    recorder.sample(f"torch.{name}", bytes=value, device=device)
-                else:
-                    recorder.sample(f"torch.{name}", value=value, device=device)
+            sample_counters(recorder, counters, device)
+
+
+def sample_counters(recorder: Recorder, counters: dict[str, int], device: int) -> None:
+    """Record each of ``counters`` as a reading of now."""
+    for name, value in counters.items():
+        if name in _BYTES:
+            recorder.sample(f"torch.{name}", bytes=value, device=device)
+        else:
+            recorder.sample(f"torch.{name}", value=value, device=device)
 
 
 def cuda_torch() -> Any | None:

@@ -6,7 +6,7 @@ import bisect
 from dataclasses import dataclass, field
 from typing import Any
 
-MIB = 1 << 20
+MIB, GIB = 1 << 20, 1 << 30
 PoolId = tuple[int, int]
 FIRST_ADDRESS = 0x7F0000000000
 

@@ -1,0 +1,214 @@
+"""Out-of-memory errors of torch's allocator, as its observer tells of them: counters, then the map.
+
+Since torch 2.1 an observer is called without the allocator's lock, on the thread that allocates,
+before the exception is made (CUDACachingAllocator.cpp): what it reads cannot wait for itself. An
+exception in it would take the place of the program's. It cannot be detached again, so that one
+observer serves all recorders of a process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+import threading
+import weakref
+from types import FrameType
+from typing import Any
+
+from memscope import events
+from memscope.launch.cuda_watch import watch_cuda
+from memscope.probes.allocator import cuda_torch, read_counters, sample_counters
+from memscope.probes.allocator_map import MAX_FRAMES, emit_map, read_map
+from memscope.probes.history import start_history, stop_history
+from memscope.probes.oom_errors import (
+    begin_watching,
+    bind_recorder,
+    end_watching,
+    is_recorded_by_caller,
+    note_observed,
+    open_recorders,
+    recorded_by_caller,
+)
+from memscope.writer import Recorder
+
+FLUSH_SECONDS = 1.0
+_FIRST_WITHOUT_LOCK = (2, 1)
+_COUNTERS = (
+    "allocated_bytes",
+    "reserved_bytes",
+    "active_bytes",
+    "requested_bytes",
+    "inactive_split_bytes",
+)
+
+_attaching = threading.RLock()
+_attached: dict[int, str | None] = {}  # by id of torch's library: None, or why it cannot be
+_totals: dict[int, int] = {}  # the card's size by device, where a limit hides it from an observer
+_mapping = threading.Lock()
+_mapped: weakref.WeakSet[Recorder] = weakref.WeakSet()
+
+
+class OomProbe:
+    """Records ``oom`` for each error: the first with the allocator's map, all with counters.
+
+    ``history``: events that torch keeps, and with them who allocated each block; 0 for none.
+    """
+
+    name = "oom"
+
+    def __init__(self, history: int = 0) -> None:
+        self._history = history
+        self._is_open, self._has_begun, self._has_said = True, False, False
+        self._no_owners: str | None = "--history was off" if not history else None
+        begin_watching(self)
+        watch_cuda(self._begin)
+
+    def __call__(self, recorder: Recorder) -> None:
+        """Ten times a second: who records, and what an observer may not ask for itself."""
+        bind_recorder(self, recorder)
+        torch = cuda_torch()
+        if torch is None:
+            return
+        self._begin()
+        if not self._has_said:
+            self._has_said = True
+            recorder.fact("probe.oom", self._facts(torch))
+        for device in range(torch.cuda.device_count()):
+            if device not in _totals and read_counters(torch, device)["peak_reserved_bytes"]:
+                _totals[device] = int(torch.cuda.get_device_properties(device).total_memory)
+
+    def close(self) -> None:
+        """Give the program its hooks back; the observer stays and does nothing."""
+        self._is_open = False
+        end_watching(self)
+        if self._has_begun and self._history and self._no_owners is None:
+            stop_history(sys.modules.get("torch"))
+
+    def _begin(self) -> None:
+        """Torch has CUDA now: attach the observer."""
+        with _attaching:
+            if self._has_begun or not self._is_open:
+                return
+            self._has_begun = True
+            torch = sys.modules["torch"]
+            attach_observer(torch)
+            if self._history:
+                self._no_owners = start_history(torch, self._history)
+
+    def _facts(self, torch: Any) -> dict[str, object]:
+        reason = _attached.get(id(torch._C), "not attached")
+        seen = (
+            {"watches": "torch's out-of-memory observer"} if reason is None else {"absent": reason}
+        )
+        owners = {"owners": self._no_owners} if self._no_owners else {"history": self._history}
+        return {**seen, **owners}
+
+
+def attach_observer(torch: Any) -> None:
+    """Attach ours to torch's allocator, once in a process. CUDA must be initialised."""
+    with _attaching:
+        if id(torch._C) in _attached:
+            return
+        try:
+            _attached[id(torch._C)] = _attach(torch)
+        except Exception as error:  # cudaMallocAsync and plugged-in allocators have none
+            _attached[id(torch._C)] = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+
+
+def _attach(torch: Any) -> str | None:
+    attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
+    if attach is None:
+        return "this torch has no observer"
+    version = re.match(r"(\d+)\.(\d+)", str(torch.__version__))
+    if version and (int(version[1]), int(version[2])) < _FIRST_WITHOUT_LOCK:
+        return "this torch calls observers with its allocator locked"
+    attach(on_out_of_memory)
+    return None
+
+
+def on_out_of_memory(device: int, requested: int, usable: int, free: int) -> None:
+    """What torch calls. ``requested``: what the driver was asked for. Never raises.
+
+    ``usable``: the card's size, or the memory fraction where one is set.
+    """
+    if is_recorded_by_caller():
+        return
+    with contextlib.suppress(Exception), recorded_by_caller():  # nor calls itself
+        torch = sys.modules["torch"]
+        figures = _figures(torch, device, usable, free)
+        for recorder in open_recorders():
+            with contextlib.suppress(Exception):
+                _record(recorder, torch, device, requested, figures)
+
+
+def _record(
+    recorder: Recorder, torch: Any, device: int, requested: int, figures: dict[str, Any]
+) -> None:
+    at_ns = recorder.clock()
+    recorder.emit(
+        events.OOM,
+        recorder.open_step,
+        bytes=requested,
+        device=device,
+        stream=figures.get("stream", -1),
+        data=figures,
+        at_ns=at_ns,
+    )
+    note_observed(recorder, requested)
+    sample_counters(recorder, read_counters(torch, device), device)
+    if recorder not in _mapped and _mapping.acquire(blocking=False):
+        try:
+            _mapped.add(recorder)
+            _record_map(recorder, torch, device, at_ns)
+        finally:
+            _mapping.release()
+    recorder.flush(FLUSH_SECONDS)
+
+
+def _record_map(recorder: Recorder, torch: Any, device: int, at_ns: int) -> None:
+    try:
+        snapshot = read_map(torch)
+        version = str(torch.__version__)
+        emit_map(recorder, snapshot, device=device, at_ns=at_ns, torch_version=version)
+    except Exception as error:
+        recorder.fact("probe.oom", {"absent": f"the map: {type(error).__name__}: {error}"})
+
+
+def _figures(torch: Any, device: int, usable: int, free: int) -> dict[str, Any]:
+    """What the row carries. The card's size is left out where only the limit is known."""
+    figures: dict[str, Any] = {"scope": "engine", "source": "observer", "device": device}
+    figures["free"] = free
+    with contextlib.suppress(Exception):
+        counters = read_counters(torch, device)
+        figures |= {name.removesuffix("_bytes"): counters[name] for name in _COUNTERS}
+        figures |= {name: counters[name] for name in ("alloc_retries", "ooms") if name in counters}
+    if _is_limited(torch, device):
+        figures["limit"] = usable
+        if device in _totals:
+            figures["total"] = _totals[device]
+    else:
+        figures["total"] = usable
+    with contextlib.suppress(Exception):  # a look into a table: no call of CUDA
+        figures["stream"] = int(torch._C._cuda_getCurrentRawStream(device))
+    figures["frames"] = _frames(sys._getframe(1))
+    return figures
+
+
+def _is_limited(torch: Any, device: int) -> bool:
+    read = getattr(torch._C, "_cuda_getMemoryFraction", None)  # torch 2.6
+    try:
+        return read is not None and 0 < float(read(device)) < 1
+    except Exception:
+        return False
+
+
+def _frames(frame: FrameType | None) -> list[str]:
+    """Who asked: the program's own frames of this thread, the innermost first."""
+    lines: list[str] = []
+    while frame is not None and len(lines) < MAX_FRAMES:
+        code = frame.f_code
+        if code.co_filename != __file__:
+            lines.append(f"{code.co_name} ({code.co_filename}:{frame.f_lineno})")
+        frame = frame.f_back
+    return lines
