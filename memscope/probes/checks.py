@@ -15,19 +15,27 @@ from pathlib import Path
 from typing import Any
 
 from memscope.launch.program import hook_folder
+from memscope.probes.cupti_buffers import CuptiAbsent, build
+from memscope.probes.cupti_library import find_holder
 from memscope.probes.machine import Card, MachineReading, read_machine
 from memscope.probes.process_table import is_in_container
 
 OK, PARTLY, NO = "ok", "partly", "no"
 TORCH_SECONDS = 60
-CUPTI_PINS = {"12": "12.8.0", "13": "13.0.1"}
 _ASK_TORCH = """
-import json, warnings
+import ctypes, json, re, warnings
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     import torch
     found = {"version": torch.__version__, "cuda": torch.version.cuda,
              "available": torch.cuda.is_available(), "devices": torch.cuda.device_count()}
+maps = open("/proc/self/maps").read() if found["cuda"] else ""
+cupti = re.search(r"(/\\S*/libcupti\\.so[.\\d]*)$", maps, re.M)
+if cupti:
+    library, version = ctypes.CDLL(cupti[1]), ctypes.c_uint32()
+    library.cuptiGetVersion(ctypes.byref(version))
+    found["cupti"] = {"version": version.value,
+                      "names": hasattr(library, "cuptiActivityEnableAllocationSource")}
 print(json.dumps(found | {"said": [str(warning.message) for warning in said]}))
 """
 
@@ -46,7 +54,6 @@ def run_checks(nvml: Any = None) -> list[Check]:
     """All checks, none of which raises. ``nvml``: the module pynvml, imported where None."""
     machine = read_machine(nvml)
     torch = ask_torch()
-    cuda = torch.get("cuda") if isinstance(torch, dict) else None
     return [
         check_package(),
         check_clash(),
@@ -55,7 +62,7 @@ def run_checks(nvml: Any = None) -> list[Check]:
         *check_nvml(machine),
         check_bindings(),
         *check_torch(torch, machine),
-        check_cupti(cuda),
+        check_cupti(torch),
         check_place(machine),
     ]
 
@@ -160,17 +167,24 @@ def check_torch(torch: dict[str, Any] | str, machine: MachineReading) -> Iterato
         yield Check("CUDA", NO, said, "See driver and NVML above.")
 
 
-def check_cupti(cuda: str | None) -> Check:
-    """CUPTI tells allocations outside torch; it is opt-in and one tool's at a time."""
-    version = _version("cupti-python")
-    holders = [name for name in ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH") if _is_set(name)]
-    if holders:
-        return Check("CUPTI", NO, f"another tool takes it here: {', '.join(holders)} is set")
-    if version is not None:
-        return Check("CUPTI", OK, f"cupti-python {version}")
-    pin = CUPTI_PINS.get((cuda or "").partition(".")[0])
-    fix = f"pip install cupti-python=={pin} (NVIDIA's licence is proprietary)" if pin else ""
-    return Check("CUPTI", NO, "not installed: allocations outside torch are one sum", fix)
+def check_cupti(torch: dict[str, Any] | str) -> Check:
+    """CUPTI names allocations outside torch; it is opt-in, and one tool's at a time."""
+    found = torch.get("cupti") if isinstance(torch, dict) else None
+    if not found:
+        fix = "Install torch with CUDA, as pip has it: it brings CUPTI along."
+        return Check("CUPTI", NO, "torch loads none: allocations outside it are one sum", fix)
+    if any(map(_is_set, ("CUDA_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID"))):
+        holder, fix = find_holder()
+        return Check("CUPTI", NO, f"another tool holds it here: {holder}", fix)
+    try:
+        build()
+    except CuptiAbsent as error:
+        return Check("CUPTI", NO, error.problem.reason, error.problem.fix)
+    said = f"version {found['version']}, of torch"
+    if not found["names"]:
+        fix = "A torch built for CUDA 12.8 or newer brings one that does."
+        return Check("CUPTI", PARTLY, f"{said}: names no libraries, only their sum", fix)
+    return Check("CUPTI", OK, f"{said}: memscope run --cupti names allocations outside torch")
 
 
 def check_place(machine: MachineReading) -> Check:

@@ -113,6 +113,70 @@ def test_what_cupti_names_is_no_longer_unexplained():
     assert_adds_up(ledger(rows))
 
 
+LIBRARIES = {"libcublas.so.13": 64 * MIB, "cuda.bindings": 100 * MIB}
+
+
+def outside(**more: Any) -> Event:
+    told = {"libraries": LIBRARIES, "libraries_bytes": 164 * MIB, "cupti_bytes": 0}
+    return fact("cupti.outside.0", told | {"modules_bytes": 0, "pools_bytes": 0} | more)
+
+
+def test_each_library_has_a_line_of_its_own():
+    rows = program(outside())
+    assert size(rows, "library.libcublas.so.13") == 64 * MIB
+    assert size(rows, "libraries") == 164 * MIB
+    assert size(rows, "cupti") == size(rows, "stream_ordered") == 0
+    assert_adds_up(ledger(rows))
+
+
+def test_what_the_runner_recorded_itself_is_no_librarys():
+    calls = [
+        event(events.DEVICE_MALLOC, 1, bytes=70 * MIB),
+        event(events.DEVICE_MALLOC, 2, bytes=50 * MIB),
+    ]
+    pools = {"pools": {"cuda.bindings": 20 * MIB}, "pools_bytes": 32 * MIB}
+    rows = program(*calls, outside(**pools))
+    assert size(rows, "raw") == 120 * MIB
+    assert size(rows, "libraries") == 64 * MIB
+    assert size(rows, "stream_ordered") == 12 * MIB
+    assert_adds_up(ledger(rows))
+
+
+def test_calls_that_cupti_saw_are_none_of_the_programs():
+    seen = event(events.DEVICE_MALLOC, 1, bytes=GIB, device=0, name="libcublas.so.13")
+    found = ledger(program(seen))
+    assert found.find("raw") is None
+    assert_adds_up(found)
+
+
+def test_code_loaded_before_the_first_reading_is_told_by_a_measured_context():
+    rows = program(outside(base_bytes=600 * MIB, modules_bytes=90 * MIB))
+    assert size(rows, "modules") == (600 - 518 + 90) * MIB
+
+
+def test_without_a_measured_context_the_first_reading_is_it():
+    rows = [row for row in program(outside(base_bytes=600 * MIB)) if row.get("name") != "context.0"]
+    context = ledger(rows).find("context")
+    assert context is not None
+    assert (context.bytes, context.coverage) == (600 * MIB, "partial")
+    assert size(rows, "unexplained") == GIB - (600 + 164) * MIB
+
+
+def test_a_profiler_that_held_cupti_makes_libraries_partial():
+    rows = program(fact("cupti", {"given_up_s": 2.5}), outside())
+    line = ledger(rows).find("libraries")
+    assert line is not None
+    assert "torch.profiler held CUPTI for 2.5 s" in line.reason
+
+
+def test_why_cupti_is_absent_stands_in_its_lines():
+    rows = program(fact("cupti", {"absent": "another tool holds CUPTI: x"}))
+    for key in ("libraries", "modules", "cupti", "stream_ordered"):
+        line = ledger(rows).find(key)
+        assert line is not None
+        assert (line.bytes, line.reason) == (None, "another tool holds CUPTI: x")
+
+
 def test_a_context_that_was_not_measured_is_the_least_seen_outside_torch():
     rows = [row for row in program() if row.get("name") != "context.0"]
     found = ledger(rows).find("context")
@@ -198,7 +262,16 @@ SIZES = st.integers(0, 1 << 45)
     others=st.dictionaries(st.integers(1, 99).map(str), st.none() | SIZES, max_size=20),
     context=st.none() | SIZES,
     raw=st.lists(SIZES, max_size=3),
-    cupti=st.none() | st.dictionaries(st.sampled_from(["libraries_bytes", "cupti_bytes"]), SIZES),
+    cupti=st.none()
+    | st.dictionaries(
+        st.sampled_from(
+            [
+                *(f"{part}_bytes" for part in ("libraries", "cupti", "modules", "base", "pools")),
+                *("libraries", "pools"),
+            ]
+        ),
+        SIZES | st.dictionaries(st.sampled_from(["cuda.bindings", "a", "b"]), SIZES),
+    ),
     facts=st.dictionaries(
         st.sampled_from(["cuda.0", "nvml", "nvml.others.0", "context.0", "torch.allocator"]),
         st.none() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2),
@@ -209,7 +282,7 @@ def test_it_adds_up_whatever_was_read(
     others: dict[str, int | None],
     context: int | None,
     raw: list[int],
-    cupti: dict[str, int] | None,
+    cupti: dict[str, Any] | None,
     facts: dict[str, Any],
 ):
     rows = [GPU, fact("nvml.others.0", {pid: {"bytes": held} for pid, held in others.items()})]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -83,9 +84,50 @@ def test_other_memscope_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip uninstall" in check.fix
 
 
+CUPTI_TORCH = GPU_TORCH | {"cupti": {"version": 130001, "names": True}}
+
+
+@pytest.fixture
+def _no_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CUDA_INJECTION64_PATH", "NSYS_PROFILING_SESSION_ID"):
+        monkeypatch.delenv(name, raising=False)
+
+
 def test_other_subscriber_of_cupti_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/nsys.so")
-    assert "CUDA_INJECTION64_PATH" in checks.check_cupti("12.8").found
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "/opt/other.so")
+    check = checks.check_cupti(CUPTI_TORCH)
+    assert check.verdict == NO
+    assert "other.so" in check.found
+
+
+@pytest.mark.usefixtures("_no_holder")
+@pytest.mark.parametrize(
+    ("torch", "verdict", "words"),
+    [
+        (CUPTI_TORCH, OK, "--cupti"),
+        (GPU_TORCH | {"cupti": {"version": 22, "names": False}}, PARTLY, "names no libraries"),
+        (GPU_TORCH, NO, "torch loads none"),
+        ("not installed", NO, "torch loads none"),
+    ],
+)
+def test_cupti_as_torch_brings_it(
+    monkeypatch: pytest.MonkeyPatch, torch: dict[str, object] | str, verdict: str, words: str
+) -> None:
+    monkeypatch.setattr(checks, "build", lambda: None)
+    check = checks.check_cupti(torch)
+    assert (check.verdict, words in check.found) == (verdict, True)
+
+
+@pytest.mark.usefixtures("_no_holder")
+def test_cupti_without_a_compiler_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEMSCOPE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    check = checks.check_cupti(CUPTI_TORCH)
+    assert check.verdict == NO
+    assert "gcc" in check.fix
 
 
 def test_wsl_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
