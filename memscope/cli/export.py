@@ -5,15 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memscope.cli.output import appearing
+from memscope.cli.run_summary import file_notes
 
 if TYPE_CHECKING:
     from memscope.recording import Recording
+    from memscope.run_files import RunFiles
+    from memscope.storage import State
+
+    # What was written, in words, and the state of each recording
+    Writer = Callable[[RunFiles, Path], tuple[str, list[State]]]
 
 METADATA_KEY = "memscope.export"
 
@@ -21,29 +28,44 @@ METADATA_KEY = "memscope.export"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add = parser.add_argument
-    add("recording", metavar="RECORDING", help="a file that memscope recorded")
+    text = "a file that memscope recorded, a folder or a glob of a run's"
+    add("recording", metavar="RECORDING", help=text)
     add(
         "--to",
         required=True,
         choices=sorted(_WRITERS),
-        help="arrow, parquet (kinds stand by name), or perfetto: a trace for ui.perfetto.dev",
+        help="of the first process: arrow, or parquet, where kinds stand by name; of all of the "
+        "run: perfetto, a trace for ui.perfetto.dev",
     )
     add("-o", "--output", metavar="FILE", required=True, help="the file to write")
     add("--force", action="store_true", help="overwrite FILE")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the events; 3 where the recording is partial."""
-    from memscope.recording import open_recording
+    """Write the events; 3 where a recording is partial."""
+    from memscope.run_files import find_run
 
-    path = Path(args.output)
-    with open_recording(args.recording) as recording:
-        with appearing(path, force=args.force) as unfinished:
-            written = _WRITERS[args.to](recording, unfinished)
-        state = recording.state
-    note = f"; the recording is partial ({state})" if state.is_partial else ""
+    path, files = Path(args.output), find_run(args.recording)
+    with appearing(path, force=args.force) as unfinished:
+        written, states = _WRITERS[args.to](files, unfinished)
+    partial = [state for state in states if state.is_partial]
+    note = f"; the recording is partial ({partial[0]})" if partial else ""
     print(f"{path}: {written}{note}", file=sys.stderr)
-    return 3 if state.is_partial else 0
+    for line in file_notes(files):
+        print(f"memscope: {line}", file=sys.stderr)
+    return 3 if partial else 0
+
+
+def _first(write: Callable[[Recording, Path], str]) -> Writer:
+    """A writer of the run's first process."""
+
+    def write_first(files: RunFiles, path: Path) -> tuple[str, list[State]]:
+        from memscope.recording import Recording
+
+        with Recording(files.first) as recording:
+            return write(recording, path), [recording.state]
+
+    return write_first
 
 
 def _write_arrow(recording: Recording, path: Path) -> str:
@@ -76,24 +98,39 @@ def _write_parquet(recording: Recording, path: Path) -> str:
     return f"{rows:,} events"
 
 
-def _write_perfetto(recording: Recording, path: Path) -> str:
+def _write_perfetto(files: RunFiles, path: Path) -> tuple[str, list[State]]:
+    """A trace of all processes: that of one behind that of another is a trace, too."""
     from memscope.interop.perfetto_trace import TraceWriter
+    from memscope.recording import Recording
 
-    writer = TraceWriter(recording.header, recording.state)
+    states, first, written, left_out = [], None, 0, Counter[str]()
     with open(path, "xb") as file:
-        file.write(writer.begin())
-        for batch in recording.batches():
-            file.write(writer.add(batch))
-        file.write(writer.end())
-    left_out = [f"{count:,} {what}" for what, count in writer.left_out.items()]
-    without = f"; left out: {', '.join(left_out)}" if left_out else ""
-    return f"{writer.written:,} events{without}"
+        for source in files.paths:
+            with Recording(source) as recording:
+                first = first or recording.header
+                writer = TraceWriter(recording.header, recording.state, first=first)
+                file.write(writer.begin())
+                for batch in recording.batches():
+                    file.write(writer.add(batch))
+                file.write(writer.end())
+                states.append(recording.state)
+            written += writer.written
+            left_out.update(writer.left_out)
+    return f"{written:,} events{_without(left_out)}{_of(len(states))}", states
 
 
-# What each writes, in words
-_WRITERS: dict[str, Callable[[Recording, Path], str]] = {
-    "arrow": _write_arrow,
-    "parquet": _write_parquet,
+def _without(left_out: Counter[str]) -> str:
+    words = ", ".join(f"{count:,} {what}" for what, count in left_out.items())
+    return f"; left out: {words}" if words else ""
+
+
+def _of(processes: int) -> str:
+    return f"; {processes:,} processes" if processes > 1 else ""
+
+
+_WRITERS: dict[str, Writer] = {
+    "arrow": _first(_write_arrow),
+    "parquet": _first(_write_parquet),
     "perfetto": _write_perfetto,
 }
 

@@ -67,11 +67,16 @@ class Encoder:
         readings = [_message(1, _number(1, clock), _number(2, t_ns)) for clock, t_ns in clocks]
         return self._packet(_message(6, *readings))
 
-    def process(self, pid: int, name: str, command: Iterable[str], labels: Iterable[str]) -> bytes:
+    @property
+    def made_up_pid(self) -> int:
+        """A number for a process whose own may be another's, too."""
+        return (self._first_uuid >> 20) % (1 << 30) | 1 << 30
+
+    def process(self, pid: int, name: str, command: Iterable[str], label: str) -> bytes:
         """The process, under which all tracks lie."""
         described = [_number(1, pid & 0x7FFFFFFF), _text(6, name)]
         described += [_text(2, word) for word in command]
-        described += [_text(8, label, TEXT_CHARS) for label in labels]
+        described.append(_text(8, label, TEXT_CHARS))
         order = _number(11, _EXPLICIT_ORDER)
         return self._packet(
             _message(60, _number(1, self._first_uuid), _message(3, *described), order)

@@ -64,13 +64,14 @@ class Lanes:
 class TraceWriter:
     """Turns batches into packets; what it holds does not grow with them.
 
-    ``written``: rows that the trace holds. ``left_out``: those that it has no place for, by kind.
+    ``first``: the process whose clock all traces of a run are on. ``written``: rows that the trace
+    holds. ``left_out``: those that it has no place for, by kind.
     """
 
-    def __init__(self, header: Header, state: State) -> None:
-        self._header, self._state = header, state
+    def __init__(self, header: Header, state: State, *, first: Header | None = None) -> None:
+        self._header, self._state, self._first = header, state, first or header
         identity = f"{header.run_id} {header.host} {header.pid}"
-        self._encoder = Encoder(identity, header.started_monotonic_ns)
+        self._encoder = Encoder(identity, _start_ns(header, self._first))
         self._packets: list[bytes] = []
         self._lanes: dict[tuple[str, int], Lanes] = {}
         self._counters: dict[tuple[str, int, bool], Track] = {}
@@ -82,14 +83,15 @@ class TraceWriter:
     def begin(self) -> bytes:
         """The clock and the process, before any event."""
         header, encoder = self._header, self._encoder
-        labels = [f"recording {self._state}"]
-        if header.rank is not None:
-            labels.append(f"rank {header.rank}")
         name = header.command[0] if header.command else "a recording of memscope"
+        if header.rank is not None:
+            name = f"rank {header.rank}: {name}"
+        pid = header.pid
+        if header.host != self._first.host:  # numbers of two machines may be the same
+            name, pid = f"{name} on {header.host}", encoder.made_up_pid
+        label = f"recording {self._state}"
         command = header.command[:MAX_WORDS]
-        return encoder.clock(header.started_at_ns) + encoder.process(
-            header.pid, name, command, labels
-        )
+        return encoder.clock(header.started_at_ns) + encoder.process(pid, name, command, label)
 
     def add(self, batch: Batch) -> bytes:
         """The packets of one batch."""
@@ -196,6 +198,13 @@ class TraceWriter:
     def _kind_name(self, kind: int) -> str:
         names = self._header.kinds
         return names[kind] if 0 <= kind < len(names) else f"kind {kind}"
+
+
+def _start_ns(header: Header, first: Header) -> int:
+    """When a recording started: by the machine's own clock, else by the time of day."""
+    if header.host == first.host:
+        return header.started_monotonic_ns
+    return first.started_monotonic_ns + header.started_at_ns - first.started_at_ns
 
 
 def _of_device(words: str, device: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from memscope.frames import BatchEncoder, encode_schema, event_schema
 from memscope.header import new_header
@@ -12,9 +13,15 @@ from tests.memscope.analysis.build import Event, make_batch
 BATCH_ROWS = 40
 
 
-def write_recording(path: Path, rows: Sequence[Event], *, is_complete: bool = True) -> Path:
+def write_recording(
+    path: Path,
+    rows: Sequence[Event],
+    *,
+    is_complete: bool = True,
+    header: dict[str, Any] | None = None,
+) -> Path:
     """A file of batches of ``BATCH_ROWS`` events; without its end it reads as cut."""
-    schema = event_schema(new_header())
+    schema = event_schema(header or new_header())
     encoder = BatchEncoder(schema)
     parts = [encode_schema(schema)]
     sequence = 0

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from memscope import events
+from memscope.header import new_header
 from tests.memscope.analysis.build import event
 from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import damage_batch, write_recording
@@ -58,6 +59,20 @@ def test_a_trace_for_perfetto_holds_every_event(memscope: Run, whole: Path) -> N
     held = sum(len(each.slices) + len(each.instants) + len(each.counts) for each in tracks)
     assert (found.code, found.err) == (0, f"run.pftrace: {held:,} events\n")
     assert {"steps", "layers", "uploads", "evictions"} <= {track.name for track in tracks}
+
+
+def test_a_trace_holds_all_processes_of_a_run(memscope: Run, tmp_path: Path) -> None:
+    rows = [event(events.MARK, 1, name="here")]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for pid in (1, 2):
+        header = {**new_header(), "run_id": "same", "pid": pid}
+        write_recording(folder / f"{pid}.mscope", rows, header=header, is_complete=pid == 1)
+    found = memscope("export", folder, "--to", "perfetto", "-o", "run.pftrace")
+    tracks = read_tracks(Path("run.pftrace").read_bytes())
+    assert [track.name for track in tracks] == ["marks", "marks", "recording"]
+    assert found.code == 3
+    assert found.err.startswith("run.pftrace: 2 events; 2 processes; the recording is partial (cut")
 
 
 def test_a_trace_of_a_cut_file_says_so(memscope: Run, cut: Path) -> None:

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from memscope.header import Header
 from memscope.interop.perfetto_trace import TraceWriter
+from memscope.storage import State
 from tests.memscope.analysis.build import HEADER, Event, make_batch, state
 
 BEGIN, END, INSTANT = 1, 2, 3  # the fourth is a value of a counter
@@ -31,9 +33,14 @@ class Track:
 
 
 def write_trace(
-    rows: Sequence[Event], *, split: int = 40, header: Any = HEADER, state: Any = COMPLETE
+    rows: Sequence[Event],
+    *,
+    split: int = 40,
+    header: Header = HEADER,
+    state: State = COMPLETE,
+    first: Header | None = None,
 ) -> tuple[bytes, TraceWriter]:
-    writer = TraceWriter(header, state)
+    writer = TraceWriter(header, state, first=first)
     parts = [writer.begin()]
     for number, start in enumerate(range(0, len(rows), split), 1):
         parts.append(writer.add(make_batch(rows[start : start + split], number)))

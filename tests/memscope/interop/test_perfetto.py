@@ -14,7 +14,7 @@ from memscope import events
 from memscope.interop import perfetto_trace
 from tests.memscope.analysis.build import HEADER, event, fact, make_batch, state
 from tests.memscope.analysis.sweeps import run_sweeps
-from tests.memscope.interop.perfetto_traces import Track, read_tracks, write_trace
+from tests.memscope.interop.perfetto_traces import Track, fields, read_tracks, write_trace
 
 HOSTILE = "\x00\u202e</script>\n\x1b[31mé𝄞" + "x" * 500
 KINDS = st.one_of(st.integers(0, len(events.KINDS) - 1), st.integers(-128, 127))
@@ -212,11 +212,28 @@ def test_times_are_those_of_the_machine() -> None:
     assert track.instants == [(1_007, "mark")]
 
 
-def test_traces_of_two_processes_can_be_put_one_behind_another() -> None:
+@pytest.mark.parametrize(("host", "moment"), [("laptop", 701), ("other", 161)])
+def test_processes_of_a_run_are_on_one_clock(host: str, moment: int) -> None:
     rows = [event(events.MARK, 1, name="a")]
-    first, _ = write_trace(rows)
-    second, _ = write_trace(rows, header=replace(HEADER, pid=2))
-    assert [track.instants for track in read_tracks(first + second)] == [[(1, "a")]] * 2
+    first = replace(HEADER, started_at_ns=1000, started_monotonic_ns=100)
+    other = replace(first, pid=2, host=host, started_at_ns=1060, started_monotonic_ns=700)
+    traces = [write_trace(rows, header=header, first=first)[0] for header in (first, other)]
+    found = [track.instants for track in read_tracks(b"".join(traces))]
+    assert found == [[(101, "a")], [(moment, "a")]]
+
+
+def test_processes_of_two_machines_may_have_one_number() -> None:
+    first = replace(HEADER, rank=0)
+    other = replace(first, rank=1, host="other")
+    data = b"".join(write_trace([], header=each, first=first)[0] for each in (first, other))
+    described = [dict(fields(dict(fields(packet)).get(60, b""))) for _, packet in fields(data)]
+    processes = [dict(fields(each[3])) for each in described if 3 in each]
+    assert [process[6] for process in processes] == [
+        b"rank 0: program",
+        b"rank 1: program on other",
+    ]
+    assert len({process[1] for process in processes}) == 2
+    assert all(0 < process[1] < 1 << 31 for process in processes)
 
 
 def test_memory_stays_flat() -> None:
