@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memscope import events
-from memscope.header import Segment, new_header
+from memscope.header import SEGMENT_FACT, Segment, new_header
 from memscope.output_file import OutputFile
 from memscope.retention import MARK, OOM, REMOVE, OldSegment, Retention
 from memscope.rows import Row, encode_rows, make_row
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memscope.step_sums import LastMoves
     from memscope.thinning import Thinner
 
-HEAD = "recorder.segment"  # the fact that stands first in every segment but the first
+
 MAX_FACTS = 4096
 SLICE_CPU_SECONDS = 0.01  # of every twentieth of a second, while a segment is thinned,
 SLICE_SHARE = 0.5  # or so much of what this thread took for other work since,
@@ -59,6 +59,7 @@ class Segments:
         self._header = new_header()
         self._start_ns = start_ns
         self._facts: dict[str, Row] = {}
+        self._held: dict[str, list[int]] = {}
         self._pin: str | None = None
         self._old: list[OldSegment] = []
         self._thinner: Thinner | None = None
@@ -131,8 +132,21 @@ class Segments:
             key = rows[row][4]
             if key in self._facts or len(self._facts) < MAX_FACTS:
                 self._facts[key] = rows[row]
+        is_call = (kinds == events.DEVICE_MALLOC) | (kinds == events.DEVICE_FREE)
+        for row in np.flatnonzero(is_call).tolist():
+            self._follow_call(rows[row])
         for row in np.flatnonzero((kinds == events.OOM) | (kinds == events.MARK)).tolist():
             self._pin = _stronger(self._pin, rows[row])
+
+    def _follow_call(self, row: Row) -> None:
+        """What the program's own driver calls hold, by owner."""
+        kind, name, size, device = row[1], str(row[4]), row[5] or 0, row[10]
+        if device >= 0 or (name not in self._held and len(self._held) >= MAX_FACTS):
+            return
+        held = self._held.setdefault(name, [0, 0])
+        sign = 1 if kind == events.DEVICE_MALLOC else -1
+        held[0] += sign * size
+        held[1] += sign
 
     # -- from one segment to the next ----------------------------------------------------------
 
@@ -142,7 +156,7 @@ class Segments:
             full.segment.number + 1, full.next_sequence, full.next_row, max(begins_ns, 0)
         )
         encoder = SegmentEncoder(self._header, segment)
-        facts = [make_row(events.FACT, HEAD, self._head(segment)), *self._facts.values()]
+        facts = [make_row(events.FACT, SEGMENT_FACT, self._head(segment)), *self._facts.values()]
         head = encode_rows(facts, self._start_ns, encoder.schema)
         opening = encoder.begin() + encoder.encode(head)
         encoder.uncount(head)
@@ -167,11 +181,12 @@ class Segments:
         while (unpinned := retention.unpin(self._old)) is not None:
             self._put(unpinned, replace(unpinned, pin=None))
 
-    def _head(self, segment: Segment) -> dict[str, int]:
+    def _head(self, segment: Segment) -> dict[str, object]:
         return {
             "number": segment.number,
             "first_row": segment.first_row,
             "begins_ns": segment.begins_ns,
+            "driver": {name: list(held) for name, held in self._held.items()},
         }
 
     def _keep(self, file: OutputFile, number: int) -> Path:

@@ -1,10 +1,11 @@
 """A batch thinned: sums a step and kind in the place of events that only matter by the step.
 
 Kept as they are: facts, steps, out of memory, marks, phases, the allocator's map, flushes, retries,
-loaded modules, and the readings of those moments at which a metric was at its most or its least or
-was read last, of each few seconds. The rest becomes ``dropped`` rows with count, bytes and duration
-(absent where one event had none), each in the place of the last event that it stands for. Those of
-uploads and evictions also say which layers: [first, last] of each run of neighbours.
+loaded modules, requests and their KV blocks, driver calls of other libraries, and the readings of
+those moments at which a metric was at its most or its least or was read last, of each few seconds.
+The rest becomes ``dropped`` rows with count, bytes and duration (absent where one event had none),
+each in the place of the last event that it stands for. Those of uploads and evictions also say
+which layers: [first, last] of each run of neighbours.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _KEPT = np.zeros(256, dtype=bool)
 _KEPT[[*KEPT, events.ALLOCATOR_FLUSH, events.ALLOC_RETRY, events.MODULE_LOAD, events.DROPPED]] = (
     True
 )
+_CALLS = (events.DEVICE_MALLOC, events.DEVICE_FREE)
 _MOVES = (events.UPLOAD, events.LAYER, events.EVICT)
 
 
@@ -68,6 +70,7 @@ def thin(batch: pa.RecordBatch, moves: LastMoves) -> pa.RecordBatch:
     columns = _Columns.of(batch)
     is_new = moves.follow(columns.kind, columns.layer)
     is_kept = _KEPT[columns.kind.astype(np.uint8)] | _kept_readings(columns)
+    is_kept |= np.isin(columns.kind, _CALLS) & (columns.device >= 0)
     kept, summed = np.flatnonzero(is_kept), np.flatnonzero(~is_kept)
     if not len(summed):
         return batch

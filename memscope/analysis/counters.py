@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from memscope import events
-from memscope.analysis.readings import is_own_call
+from memscope.analysis.readings import Held, own_calls
 from memscope.analysis.series import Series, SeriesBuilder
 
 if TYPE_CHECKING:
+    from memscope.analysis.sums import Sums
     from memscope.storage import Batch
 
 Numbers = npt.NDArray[np.int64]
@@ -33,6 +34,7 @@ PAIR_NS = 20_000_000  # readings further apart are not of one moment
 SWING_READINGS = 4  # of a step, for its swing to be known
 MAX_DEVICES = 64
 SERIES = ("floor", "gap", "outside", "unused", "cache_ratio", "rounding_ratio", "swing_ratio")
+TYPICAL = ("unused", "cache_ratio", "rounding_ratio")  # whose median is asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +64,29 @@ class CounterFold:
         self._streams: dict[int, _Stream] = {}
         self._raw_bytes = 0
 
-    def add(self, batch: Batch) -> None:
+    def restart(self, held: Held) -> None:
+        """Go on from what driver calls held as a segment began."""
+        self._raw_bytes = sum(size for size, _ in held.values())
+
+    def add(self, batch: Batch, sums: Sums) -> None:
         """Fold one batch."""
         rows, metric, values = _readings(batch)
         ends = batch.where(events.STEP)
-        raw = self._follow_raw(batch, rows)
+        raw = self._follow_raw(batch, sums, rows)
         devices = batch["device"][rows]
         for device in np.unique(devices).tolist():
             if device not in self._streams and len(self._streams) < MAX_DEVICES:
                 self._streams[device] = _Stream()
         for device, stream in self._streams.items():
             mine = np.flatnonzero(devices == device)
+            stream.is_thinned = batch.is_thinned
             times = batch["t_ns"][rows[mine]]
             is_step_end = (batch["step"] >= 0) & (batch["layer"] < 0)
             stream.add(times, metric[mine], values[mine], raw[mine], is_step_end[rows[mine]])
             is_allocated = metric[mine] == ALLOCATED
             levels = values[mine][is_allocated]
+            if batch.is_thinned:
+                continue
             stream.swing.add(rows[mine][is_allocated], levels, ends, batch["t_ns"][ends])
 
     @property
@@ -90,12 +99,9 @@ class CounterFold:
                 found[max(device, 0)] = counters
         return found
 
-    def _follow_raw(self, batch: Batch, rows: Numbers) -> Numbers:
+    def _follow_raw(self, batch: Batch, sums: Sums, rows: Numbers) -> Numbers:
         """Bytes that driver calls had taken at each of ``rows``."""
-        kind = batch["kind"]
-        calls = np.flatnonzero(is_own_call(batch))
-        sizes = np.maximum(batch["bytes"][calls], 0)
-        changes = np.where(kind[calls] == events.DEVICE_MALLOC, sizes, -sizes)
+        calls, changes, _ = own_calls(batch, sums)
         level = np.concatenate(([self._raw_bytes], self._raw_bytes + np.cumsum(changes)))
         self._raw_bytes = int(level[-1])
         return np.asarray(level[np.searchsorted(calls, rows)])
@@ -121,6 +127,7 @@ class _Stream:
         self._second = -1  # of allocated and reserved, the one that is read after the other
         self._builders = {name: SeriesBuilder() for name in SERIES[:-1]}
         self.swing = _Swing()
+        self.is_thinned = False  # readings that are left were chosen for being the most or least
 
     def add(
         self,
@@ -174,7 +181,7 @@ class _Stream:
         self._keep("cache_ratio", times[inside], gap[inside] / filled[RESERVED, inside])
 
     def _keep(self, name: str, times: Numbers, values: npt.NDArray[np.float64] | Numbers) -> None:
-        if len(times):
+        if len(times) and not (self.is_thinned and name in TYPICAL):
             self._builders[name].add(times, values.astype(np.float64))
 
 

@@ -17,6 +17,9 @@ def gather(batches: Iterable[Batch]) -> Iterator[tuple[Batch, int]]:
     waiting: list[Batch] = []
     rows = size = 0
     for batch in batches:
+        if waiting and waiting[-1].is_thinned != batch.is_thinned:
+            yield _join(waiting), len(waiting)
+            waiting, rows, size = [], 0, 0
         waiting.append(batch)
         rows += batch.rows
         size += batch.record.nbytes
@@ -34,4 +37,4 @@ def _join(batches: list[Batch]) -> Batch:
     records = table.to_batches()
     if not records:
         return batches[0]
-    return Batch(records[0], batches[-1].sequence)
+    return Batch(records[0], batches[-1].sequence, is_thinned=batches[-1].is_thinned)

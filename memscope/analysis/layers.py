@@ -60,6 +60,9 @@ class LayerFold:
 
     def add(self, batch: Batch) -> None:
         """Fold the readings within steps of one batch."""
+        if batch.is_thinned:  # without the readings at layers' boundaries
+            self._last.clear()
+            return
         rows = batch.where(events.SAMPLE)
         rows = rows[(batch["step"][rows] >= 0) & (batch["device"][rows] >= 0)]
         if not len(rows):

@@ -9,6 +9,7 @@ from memscope.analysis.figure import Measured, Missing
 from memscope.analysis.timeline import Timeline
 
 NO_DEVICE = Missing("no device is recorded")
+NO_PEAK = Missing("driver calls of old steps are sums alone, or older than is kept")
 NO_READING = Missing("neither driver calls nor torch's counters are recorded")
 
 
@@ -62,6 +63,8 @@ def peak_bytes(timeline: Timeline) -> Measured:
         for name in ("device.peak_bytes", "device.allocated_bytes")
         if name in series
     ]
+    if not timeline.driver.is_peak_known and "device.peak_bytes" not in series:
+        return NO_PEAK
     if device.is_host:
         return max(raw) if raw else NO_READING
     if "torch.reserved_bytes" not in series:

@@ -50,7 +50,8 @@ def batches_until(batches: Iterable[Batch], moment: Moment) -> Iterator[Batch]:
             yield batch
             continue
         if stop:
-            yield Batch(batch.record.slice(0, stop), batch.sequence)
+            cut = batch.record.slice(0, stop)
+            yield Batch(cut, batch.sequence, is_thinned=batch.is_thinned)
         return
 
 

@@ -12,7 +12,11 @@ from memscope import events
 from memscope.analysis.series import Series, SeriesBuilder
 
 if TYPE_CHECKING:
+    from memscope.analysis.sums import Sums
     from memscope.storage import Batch
+
+Numbers = npt.NDArray[np.int64]
+Held = dict[str, tuple[int, int]]  # owner → bytes, buffers
 
 MAX_METRICS = 256
 MAX_LATEST = 4096
@@ -120,21 +124,32 @@ class DriverBytes:
         self.bytes = 0
         self.rounded_bytes = 0
         self.peak_bytes = 0
+        self.is_peak_known = True
         self.calls = 0
 
-    def add(self, batch: Batch) -> None:
-        """Follow the calls of ``batch`` in the order of the file."""
-        kind = batch["kind"]
-        rows = np.flatnonzero(is_own_call(batch))
+    def restart(self, held: Held) -> None:
+        """Go on from what was held as a segment began: the events before it are not there."""
+        self.bytes = self.rounded_bytes = 0
+        self.is_peak_known = False
+        for owner, (size, buffers) in held.items():
+            if self._owner in (None, owner):
+                self.bytes += size
+                self.rounded_bytes += int(round_to_granules(np.array(size // buffers))) * buffers
+                self.calls += 1
+
+    def add(self, batch: Batch, sums: Sums) -> None:
+        """Follow the calls of ``batch`` in the order of the file; of sums a step's end is known."""
+        rows, changes, count = own_calls(batch, sums)
         if self._owner is not None and len(rows):
-            rows = rows[self._is_owned(batch, rows)]
+            is_owned = self._is_owned(batch, rows)
+            rows, changes, count = rows[is_owned], changes[is_owned], count[is_owned]
         if not len(rows):
             return
-        sizes = np.clip(batch["bytes"][rows], 0, MAX_BYTES)
-        sign = np.where(kind[rows] == events.DEVICE_MALLOC, 1, -1)
-        level = self.bytes + np.cumsum(sign * sizes)
-        self.rounded_bytes += int((sign * round_to_granules(sizes)).sum())
-        self.calls += len(rows)
+        self.is_peak_known &= not np.isin(rows, sums.rows).any()
+        level = self.bytes + np.cumsum(changes)
+        rounded = round_to_granules(np.abs(changes) // count) * count
+        self.rounded_bytes += int((np.sign(changes) * rounded).sum())
+        self.calls += int(count.sum())
         self.bytes = int(level[-1])
         self.peak_bytes = max(self.peak_bytes, int(level.max()))
 
@@ -145,11 +160,30 @@ class DriverBytes:
         return np.asarray(codes[rows] == names.index(self._owner))
 
 
-def is_own_call(batch: Batch) -> npt.NDArray[np.bool_]:
-    """Driver calls that the program recorded; those of libraries, by CUPTI, carry a device."""
-    kind = batch["kind"]
+def own_calls(batch: Batch, sums: Sums) -> tuple[Numbers, Numbers, Numbers]:
+    """Driver calls that the program recorded, and sums of such: which rows, the change of bytes,
+    the number of calls. Those of libraries, by CUPTI, carry a device and are left out."""
+    kind, count = batch["kind"].copy(), np.ones(batch.rows, dtype=np.int64)
+    kind[sums.rows], count[sums.rows] = sums.kind, np.maximum(sums.count, 1)
     is_call = (kind == events.DEVICE_MALLOC) | (kind == events.DEVICE_FREE)
-    return np.asarray(is_call & (batch["device"] < 0))
+    rows = np.flatnonzero(is_call & (batch["device"] < 0))
+    sizes = np.clip(batch["bytes"][rows], 0, MAX_BYTES)
+    return rows, np.where(kind[rows] == events.DEVICE_MALLOC, sizes, -sizes), count[rows]
+
+
+def read_held(data: Any) -> Held:
+    """What driver calls held as a segment began, as its first fact says."""
+    said = data.get("driver") if isinstance(data, dict) else None
+    return {
+        owner: (min(numbers[0], MAX_BYTES), max(min(numbers[1], MAX_BYTES), 1))
+        for owner, numbers in (said.items() if isinstance(said, dict) else ())
+        if _are_counts(numbers)
+    }
+
+
+def _are_counts(numbers: Any) -> bool:
+    is_pair = isinstance(numbers, list) and len(numbers) == 2
+    return is_pair and all(type(each) is int and each >= 0 for each in numbers)
 
 
 def round_to_granules(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -11,6 +11,7 @@ from memscope.analysis.timeline import Timeline
 NO_WINDOW = Missing("no weight upload is recorded: this program has no residency window", False)
 NO_STEP = Missing("no step has ended")
 ONLY_WARMUP = Missing("no step has ended after warm-up")
+UNFOLLOWED = Missing("events that say where layers were are sums alone, or older than is kept")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ def analyse_residency(timeline: Timeline) -> Residency:
         return Residency(*[missing] * 8)
     steps, measured = timeline.steps, timeline.measured_steps
     uploads = float(measured.uploads.mean()) if len(measured) else ONLY_WARMUP
+    if not timeline.is_window_known:
+        return Residency(uploads, *[UNFOLLOWED] * 7)
     return Residency(
         uploads_per_step=uploads,
         avoidable_uploads=_avoidable(uploads, steps, timeline.layers),
@@ -74,9 +77,9 @@ def wait_ms_per_step(timeline: Timeline) -> float | None:
 def _missing(timeline: Timeline) -> Missing | None:
     if not timeline.counts.get("upload"):
         return NO_WINDOW
-    lost = sum(timeline.dropped.get(kind, 0) for kind in ("upload", "evict", "layer"))
-    if lost:
-        return Missing(f"{lost:,} events of the window were dropped by the recorder")
+    if not timeline.are_uploads_known:
+        lost = timeline.dropped["upload"]
+        return Missing(f"{lost:,} uploads came too fast and are sums that name no layer")
     return None if len(timeline.steps) else NO_STEP
 
 

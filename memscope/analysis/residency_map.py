@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memscope import events
+from memscope.analysis.sums import count_layers, read_sums
 from memscope.analysis.timeline import Timeline, batches_at
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class ResidencyMapFold:
     def __init__(self) -> None:
         self._entries = np.zeros((0, MAX_COLUMNS))
         self._steps = np.zeros(MAX_COLUMNS)
+        self._summed = np.zeros((0, MAX_COLUMNS))  # layers uploaded, by sums
         self._first: int | None = None
         self._width = 1
 
@@ -53,6 +55,7 @@ class ResidencyMapFold:
         ends = np.flatnonzero((kind == events.STEP) & (step >= 0))
         is_upload = (kind == events.UPLOAD) & (step >= 0) & (layer >= 0) & (layer < MAX_ROWS)
         rows = np.flatnonzero(is_upload)
+        self._add_sums(batch)
         both = np.concatenate((rows, ends))
         if not len(both):
             return
@@ -68,16 +71,35 @@ class ResidencyMapFold:
             where = (layer[rows], self._columns(step[rows]))
             np.add.at(self._entries, where, np.clip(entries, 0, 1 << 20))
 
+    def _add_sums(self, batch: Batch) -> None:
+        """Layers of sums that stand for uploads."""
+        sums = read_sums(batch)
+        is_upload = (sums.kind == events.UPLOAD) & (batch["step"][sums.rows] >= 0)
+        for which in np.flatnonzero(is_upload).tolist():
+            step = int(batch["step"][sums.rows[which]])
+            if self._first is None:
+                self._first = step
+            layers = count_layers(sums.layers[which] or [])
+            layers = layers[layers < MAX_ROWS]
+            if step < self._first or not len(layers):
+                continue
+            self._make_room(step)
+            missing = int(layers.max()) + 1 - len(self._summed)
+            self._summed = np.pad(self._summed, ((0, max(missing, 0)), (0, 0)))
+            np.add.at(self._summed[:, (step - self._first) // self._width], layers, 1)
+
     def result(self, timeline: Timeline) -> ResidencyMap:
         """The map up to the last step that ended; of ``timeline`` the model's layers are read."""
         used = np.flatnonzero(self._steps)
         columns = int(used[-1]) + 1 if len(used) else 0
         layers = min(timeline.layers or len(self._entries), MAX_ROWS)
+        per_layer = timeline.count_fact("model", "entries_per_layer") or 1
         entries = np.zeros((layers, columns))
         known = self._entries[:layers, :columns]
         entries[: len(known)] = known
+        summed = self._summed[:layers, :columns]
+        entries[: len(summed)] += summed * per_layer
         steps = self._steps[:columns]
-        per_layer = timeline.count_fact("model", "entries_per_layer") or 1
         shares = np.full_like(entries, np.nan)
         np.divide(entries, steps * per_layer, out=shares, where=steps > 0)
         first = (self._first or 0) + np.arange(columns) * self._width
@@ -92,6 +114,7 @@ class ResidencyMapFold:
             self._width *= 2
             self._steps = _merge_pairs(self._steps)
             self._entries = _merge_pairs(self._entries)
+            self._summed = _merge_pairs(self._summed)
 
 
 def read_residency_map(

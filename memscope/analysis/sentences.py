@@ -7,8 +7,9 @@ from memscope.analysis.figure import Missing
 from memscope.analysis.memory import find_device
 from memscope.analysis.residency import analyse_residency, wait_ms_per_step
 from memscope.analysis.timeline import Timeline
+from memscope.header import SEGMENT_FACT
 from memscope.plan import POLICIES, Needs, Plan, Window, advice
-from memscope.units import format_bytes, format_value
+from memscope.units import format_bytes, format_seconds, format_value
 
 PARTS = ("slab_bytes", "head_bytes", "kv_bytes", "fixed_bytes", "headroom_bytes")
 
@@ -23,6 +24,7 @@ def write_sentences(timeline: Timeline) -> tuple[str, ...]:
         _useless_keep(timeline),
         _fits(timeline),
         _dropped(timeline),
+        _older(timeline),
         _unknown(timeline),
         _ignored(timeline),
     )
@@ -129,11 +131,26 @@ def _plan(timeline: Timeline) -> Plan | None:
 def _dropped(timeline: Timeline) -> str | None:
     if not timeline.dropped_rows:
         return None
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in timeline.dropped.items())
+    fast = {
+        kind: count - timeline.old_sums.get(kind, 0) for kind, count in timeline.dropped.items()
+    }
+    kinds = ", ".join(f"{count:,} {kind}" for kind, count in fast.items() if count)
     return (
         f"{timeline.dropped_rows:,} events came faster than they could be written and are sums "
         f"only ({kinds})."
     )
+
+
+def _older(timeline: Timeline) -> str | None:
+    """What --keep-last took."""
+    summed = sum(timeline.old_sums.values())
+    begun = timeline.count_fact(SEGMENT_FACT, "begins_ns")
+    parts = [] if begun is None else [f"what is older than {format_seconds(begun / 1e9)} is gone"]
+    if summed:
+        parts.append(f"of {summed:,} old events there are sums a step, and few readings")
+    if not parts:
+        return None
+    return f"The recording was kept small: {'; '.join(parts)}. --keep-last SIZE keeps more."
 
 
 def _unknown(timeline: Timeline) -> str | None:

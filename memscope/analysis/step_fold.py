@@ -6,6 +6,7 @@ row at or beyond its own number. A row without a step belongs to the step that e
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,23 @@ class Geometry:
     misses: int
     returns: int
     overflows: int
+
+
+def add_geometries(
+    seen: Iterable[Geometry], sums: Mapping[str, Sequence[int]]
+) -> tuple[Geometry, ...]:
+    """Counts of events and of the sums that stand for others, by name."""
+    found = {each.name: each for each in seen}
+    for name, (hits, misses, returns, overflows) in sums.items():
+        known = found.get(name, Geometry(name, 0, 0, 0, 0))
+        found[name] = Geometry(
+            name,
+            known.hits + hits,
+            known.misses + misses,
+            known.returns + returns,
+            known.overflows + overflows,
+        )
+    return tuple(found[name] for name in sorted(found))
 
 
 @dataclass(frozen=True, slots=True)

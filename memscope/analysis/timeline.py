@@ -19,12 +19,14 @@ from memscope.analysis.map_rows import MapRows
 from memscope.analysis.metrics import MetricFold, MetricReadings
 from memscope.analysis.moment import Moment, batches_until, parse_moment
 from memscope.analysis.rare_rows import Mark, OutOfMemory, Phase, RareRows, as_count
-from memscope.analysis.readings import DriverBytes, Reading, Readings
+from memscope.analysis.readings import DriverBytes, Held, Reading, Readings, read_held
 from memscope.analysis.series import Series
 from memscope.analysis.serving_rows import ServingRows
-from memscope.analysis.step_fold import Geometry, StepFold, StepSettings
+from memscope.analysis.step_fold import Geometry, StepFold, StepSettings, add_geometries
 from memscope.analysis.steps import MAX_STEPS, Steps
+from memscope.analysis.sums import SumFold, read_sums
 from memscope.analysis.window import MAX_LAYERS
+from memscope.header import SEGMENT_FACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +69,7 @@ class Timeline:
         self._kind_counts = np.zeros(256, dtype=np.int64)
         self._rare = RareRows()
         self._steps = StepFold()
+        self._sums = SumFold()
         self._readings = Readings()
         self._metrics = MetricFold()
         self.serving = ServingRows()
@@ -90,15 +93,24 @@ class Timeline:
                 self._fold_steps(batch, start, row)
                 start = row
             self._rare.add_fact(batch, row)
+            if batch.name(row) == SEGMENT_FACT:
+                self._restart(read_held(batch.data(row)))
         self._fold_steps(batch, start, batch.rows)
         self._rare.add(batch)
         self._readings.add(batch)
-        self._counters.add(batch)
+        sums = read_sums(batch)
+        self._sums.add(batch, sums, warmup_steps=self.warmup_steps, head=self.layers)
+        self._counters.add(batch, sums)
         self.serving.add(batch)
         self._flushes.add(batch)
         self._layers.add(batch)
-        self.driver.add(batch)
-        self.pool_driver.add(batch)
+        self.driver.add(batch, sums)
+        self.pool_driver.add(batch, sums)
+
+    def _restart(self, held: Held) -> None:
+        """The events before this segment are no longer there."""
+        for fold in (self.driver, self.pool_driver, self._counters):
+            fold.restart(held)
 
     def _fold_steps(self, batch: Batch, start: int, stop: int) -> None:
         """The rows whose meaning hangs on the facts before them."""
@@ -136,7 +148,7 @@ class Timeline:
     @property
     def steps(self) -> Steps:
         """Steps that have ended."""
-        return self._steps.steps
+        return self._sums.added_to(self._steps.steps)
 
     @property
     def measured_steps(self) -> Steps:
@@ -188,11 +200,27 @@ class Timeline:
     @property
     def geometries(self) -> tuple[Geometry, ...]:
         """What the weight pool did for each geometry after warm-up."""
-        return self._steps.geometries
+        return add_geometries(self._steps.geometries, self._sums.pool_counts())
+
+    @property
+    def is_window_known(self) -> bool:
+        """Whether every event is there by which layers are followed; sums do not tell."""
+        is_summed = any(self.dropped.get(kind) for kind in ("upload", "evict", "layer"))
+        return not is_summed and SEGMENT_FACT not in self.facts
+
+    @property
+    def are_uploads_known(self) -> bool:
+        """Whether it is known of every step which layers were uploaded."""
+        return not self._sums.has_unknown_layers
 
     @property
     def layer_states(self) -> tuple[str, ...]:
-        """For each layer now: "resident", "in flight", "evicted" or "unused"; lm_head left out."""
+        """For each layer now: "resident", "in flight", "evicted" or "unused"; lm_head left out.
+
+        None where the events by which they are followed are not all there.
+        """
+        if not self.is_window_known:
+            return ()
         window = self._steps.window_now()
         return window.states(self.layers or window.layers_seen)
 
@@ -223,11 +251,11 @@ class Timeline:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Events by name of kind, those that there are."""
+        """Events by name of kind, those that there are, also those that sums stand for."""
         return {
-            name: int(count)
+            name: int(count) + self.dropped.get(name, 0)
             for name, count in zip(events.KINDS, self._kind_counts, strict=False)
-            if count
+            if count or self.dropped.get(name)
         }
 
     @property
@@ -246,9 +274,14 @@ class Timeline:
         return dict(self._rare.dropped)
 
     @property
+    def old_sums(self) -> dict[str, int]:
+        """Those among them that were old; the others came faster than they could be written."""
+        return dict(self._sums.old)
+
+    @property
     def dropped_rows(self) -> int:
-        """Number of all of them."""
-        return sum(self._rare.dropped.values())
+        """Number of those that came too fast."""
+        return sum(self._rare.dropped.values()) - sum(self._sums.old.values())
 
     @property
     def ignored_rows(self) -> int:

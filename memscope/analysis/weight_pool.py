@@ -53,9 +53,6 @@ def _missing(timeline: Timeline) -> Missing | None:
         return Missing(f"--allocator {timeline.fact('policy', 'allocator')} has no pool", False)
     if not any(timeline.counts.get(kind) for kind in ("pool_hit", "pool_miss")):
         return NO_POOL
-    lost = sum(timeline.dropped.get(kind, 0) for kind in ("pool_hit", "pool_miss"))
-    if lost:
-        return Missing(f"{lost:,} events of the pool were dropped by the recorder")
     return None if len(timeline.measured_steps) else ONLY_WARMUP
 
 
@@ -70,9 +67,6 @@ def _idle_bytes(timeline: Timeline) -> Measured:
 
 def _calls_per_step(timeline: Timeline) -> Measured:
     steps = timeline.measured_steps
-    lost = sum(timeline.dropped.get(kind, 0) for kind in ("device_malloc", "device_free"))
-    if lost:
-        return Missing(f"{lost:,} driver calls were dropped by the recorder")
     if not timeline.driver.calls:
         return Missing("no driver call is recorded")
     if timeline.fact("policy", "allocator") == "torch":

@@ -37,8 +37,6 @@ def _wait_ratio(results: Results) -> Measured:
     steps = timeline.measured_steps
     if not any(timeline.counts.get(kind) for kind in ("wait", "upload")):
         return Missing("no upload is recorded that compute could wait for", False)
-    if timeline.dropped.get("wait"):
-        return Missing(f"{timeline.dropped['wait']:,} waits were dropped by the recorder")
     if not len(steps):
         return ONLY_WARMUP
     if not timeline.counts.get("wait") and (steps.upload_duration_ns < 0).any():

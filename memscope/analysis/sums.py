@@ -1,0 +1,221 @@
+"""Sums that stand for events: of old segments, or of rows that came faster than they were written.
+
+They are added to the steps that they belong to by number, wherever in the file they stand.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from memscope import events
+from memscope.analysis.steps import MAX_STEPS, Steps
+
+if TYPE_CHECKING:
+    from memscope.storage import Batch
+
+Numbers = npt.NDArray[np.int64]
+
+OLD = "old"
+MAX_COUNT = 1 << 50
+MAX_RANGES = 4096
+MAX_LAYERS = 65_535
+NOT_ENDED = -2  # in the place of a step: the one that ends next
+
+_COUNTS = {
+    events.WAIT: "waits",
+    events.POOL_HIT: "pool_hits",
+    events.POOL_MISS: "pool_misses",
+    events.POOL_RETURN: "pool_returns",
+    events.POOL_OVERFLOW: "pool_overflows",
+    events.DEVICE_MALLOC: "device_mallocs",
+    events.DEVICE_FREE: "device_frees",
+    events.ALLOC_RETRY: "alloc_retries",
+    events.ALLOCATOR_FLUSH: "allocator_flushes",
+}
+_LAYERS = {events.UPLOAD: "uploads", events.EVICT: "evictions"}
+_BYTES = {events.UPLOAD: "upload_bytes", events.EVICT: "evict_bytes"}
+_DURATIONS = {events.WAIT: "wait_ns", events.UPLOAD: "upload_duration_ns"}
+_UNTIMED = "untimed"
+_COLUMNS = (
+    *_COUNTS.values(),
+    *_LAYERS.values(),
+    *_BYTES.values(),
+    *_DURATIONS.values(),
+    _UNTIMED,
+)
+_INDEX = {name: index for index, name in enumerate(_COLUMNS)}
+_POOL = (events.POOL_HIT, events.POOL_MISS, events.POOL_RETURN, events.POOL_OVERFLOW)
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """The ``dropped`` rows of a batch: which, of what kind, how many events each stands for.
+
+    ``layers``: for each what the recorder said, as a list of [first, last]; None where nothing.
+    ``is_old``: it is of an old segment.
+    """
+
+    rows: Numbers
+    kind: Numbers
+    count: Numbers
+    layers: list[list[list[int]] | None]
+    is_old: npt.NDArray[np.bool_]
+
+
+def read_sums(batch: Batch) -> Sums:
+    """Those of ``batch``; a kind that nothing is known of is −1."""
+    rows = batch.where(events.DROPPED)
+    texts = batch.record.column("data").take(pa.array(rows)).dictionary_encode()
+    found = [_parse(text) for text in texts.dictionary.to_pylist()] + [_parse(None)]
+    code = texts.indices.fill_null(len(found) - 1).to_numpy(zero_copy_only=False)
+    count = np.nan_to_num(batch["value"][rows], nan=1, posinf=1, neginf=1)
+    return Sums(
+        rows=rows,
+        kind=np.array([each[0] for each in found], dtype=np.int64)[code],
+        count=np.clip(count, 0, MAX_COUNT).astype(np.int64),
+        layers=[found[each][1] for each in code.tolist()],
+        is_old=np.array([each[2] for each in found])[code],
+    )
+
+
+class SumFold:
+    """Adds sums up for each step."""
+
+    def __init__(self) -> None:
+        self._row_of: dict[int, int] = {}
+        self._table: Numbers = np.zeros((64, len(_COLUMNS)), dtype=np.int64)
+        self._pool: dict[str, Numbers] = {}
+        self.old: dict[str, int] = {}
+        self.has_unknown_layers = False
+
+    def add(self, batch: Batch, sums: Sums, *, warmup_steps: int, head: int | None) -> None:
+        """Take the sums of one batch. ``head``: lm_head, which is no layer."""
+        ends = batch.where(events.STEP)
+        numbers = batch["step"][ends]
+        if len(numbers) and NOT_ENDED in self._row_of:
+            self._move(NOT_ENDED, int(numbers[0]))
+        if not len(sums.rows):
+            return
+        step = batch["step"][sums.rows].copy()
+        outside = np.flatnonzero(step < 0)
+        step[outside] = np.append(numbers, NOT_ENDED)[np.searchsorted(ends, sums.rows[outside])]
+        self._add_steps(batch, sums, step, head)
+        self._add_pool(batch, sums, step >= warmup_steps)
+        for kind in np.unique(sums.kind[sums.is_old]).tolist():
+            name = events.KINDS[kind]
+            count = int(sums.count[sums.is_old & (sums.kind == kind)].sum())
+            self.old[name] = self.old.get(name, 0) + count
+
+    def added_to(self, steps: Steps) -> Steps:
+        """``steps`` with the sums of each."""
+        if not self._row_of or not len(steps):
+            return steps
+        number = np.fromiter(self._row_of, dtype=np.int64)
+        row = np.fromiter(self._row_of.values(), dtype=np.int64)
+        place = np.minimum(np.searchsorted(steps.step, number), len(steps) - 1)
+        is_there = steps.step[place] == number
+        place, table = place[is_there], self._table[row[is_there]]
+        changed = {}
+        for name in _COLUMNS[:-1]:
+            values = getattr(steps, name).copy()
+            is_known = values[place] >= 0
+            values[place[is_known]] += table[is_known, _INDEX[name]]
+            changed[name] = values
+        is_untimed = table[:, _INDEX[_UNTIMED]] > 0
+        changed["upload_duration_ns"][place[is_untimed]] = -1
+        return replace(steps, **changed)
+
+    def pool_counts(self) -> dict[str, list[int]]:
+        """Geometry → hits, misses, returns and overflows after warm-up."""
+        return {name: counts.tolist() for name, counts in self._pool.items()}
+
+    def _add_steps(self, batch: Batch, sums: Sums, step: Numbers, head: int | None) -> None:
+        row = self._rows(step)
+        size = np.maximum(batch["bytes"][sums.rows], 0)
+        duration = batch["duration_ns"][sums.rows]
+        layers = np.array([_count(each, head) for each in sums.layers], dtype=np.int64)
+        for names, values in (
+            (_COUNTS, sums.count),
+            (_LAYERS, np.maximum(layers, 0)),
+            (_BYTES, size),
+            (_DURATIONS, np.maximum(duration, 0)),
+        ):
+            for kind, name in names.items():
+                is_kind = sums.kind == kind
+                np.add.at(self._table, (row[is_kind], _INDEX[name]), values[is_kind])
+        is_upload = sums.kind == events.UPLOAD
+        np.add.at(self._table, (row[is_upload & (duration < 0)], _INDEX[_UNTIMED]), 1)
+        self.has_unknown_layers |= bool((is_upload & (layers < 0)).any())
+
+    def _add_pool(self, batch: Batch, sums: Sums, is_measured: npt.NDArray[np.bool_]) -> None:
+        for which in np.flatnonzero(np.isin(sums.kind, _POOL) & is_measured).tolist():
+            name = batch.name(int(sums.rows[which])) or ""
+            if name in self._pool or len(self._pool) < MAX_RANGES:
+                counts = self._pool.setdefault(name, np.zeros(len(_POOL), dtype=np.int64))
+                counts[_POOL.index(int(sums.kind[which]))] += sums.count[which]
+
+    def _rows(self, step: Numbers) -> Numbers:
+        """Where each step has its sums; past the bound all share the last row."""
+        found, which = np.unique(step, return_inverse=True)
+        rows = []
+        for number in found.tolist():
+            if number not in self._row_of and len(self._row_of) < MAX_STEPS:
+                self._row_of[number] = len(self._row_of)
+            rows.append(self._row_of.get(number, MAX_STEPS))
+        needed = max(rows) + 1
+        if needed > len(self._table):
+            grown = np.zeros((max(needed, 2 * len(self._table)), len(_COLUMNS)), dtype=np.int64)
+            grown[: len(self._table)] = self._table
+            self._table = grown
+        return np.array(rows, dtype=np.int64)[which.reshape(-1)]
+
+    def _move(self, source: int, target: int) -> None:
+        row = self._row_of[source]
+        (other,) = self._rows(np.array([target])).tolist()
+        self._table[other] += self._table[row]
+        self._table[row] = 0
+
+
+def count_layers(ranges: list[list[int]]) -> Numbers:
+    """Every layer of some ranges, as often as it is in one."""
+    parts = [np.arange(first, last + 1) for first, last in ranges]
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+
+def _count(ranges: list[list[int]] | None, head: int | None) -> int:
+    """Layers in ``ranges`` without lm_head; −1 where they are not known."""
+    if ranges is None:
+        return -1
+    heads = sum(head is not None and first <= head <= last for first, last in ranges)
+    return sum(last - first + 1 for first, last in ranges) - heads
+
+
+def _parse(text: str | None) -> tuple[int, list[list[int]] | None, bool]:
+    """Kind, layers, and whether it is of an old segment, as far as ``text`` says."""
+    try:
+        data = json.loads(text or "null")
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        return -1, None, False
+    kind = data.get("kind")
+    code = events.KINDS.index(kind) if isinstance(kind, str) and kind in events.KINDS else -1
+    return code, _ranges(data.get("layers")), code >= 0 and data.get("reason") == OLD
+
+
+def _ranges(said: Any) -> list[list[int]] | None:
+    if not isinstance(said, list) or len(said) > MAX_RANGES:
+        return None
+    for each in said:
+        is_pair = isinstance(each, list) and len(each) == 2
+        if not is_pair or not all(type(number) is int for number in each):
+            return None
+        if not 0 <= each[0] <= each[1] < MAX_LAYERS:
+            return None
+    return said
