@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Numbers = npt.NDArray[np.int64]
 
 MOST_ROWS = 60
-MOST_CELLS = 3000
+MOST_CELLS = 2000
 MOST_SEGMENTS = 4000
 ROW_CELLS = 400  # of a panel's largest segment: what a screen shows of it
 PANELS, PANEL_BITS = 3, 3

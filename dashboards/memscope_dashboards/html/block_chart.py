@@ -21,7 +21,7 @@ STATES = {
     "mixed": ("map-mixed", "blocks too small to draw, some of them free"),
 }
 ROW_HEIGHT, PANEL_HEIGHT, ROOM = 19, 62, 46
-OWNER_CHARS = 160
+OWNER_CHARS = 120
 
 
 def draw_blocks(picture: BlockPicture) -> Chart:
@@ -56,8 +56,7 @@ def _draw_panel(figure: go.Figure, panel: Panel, number: int, shown: set[str]) -
             figure.add_trace(trace.update(showlegend=state not in shown), row=number, col=1)
             shown.add(state)
     figure.update_xaxes(
-        title_text=f"{axis.unit} of the segment; blocks below "
-        f"{format_bytes(panel.resolution_bytes)} share a bar",
+        title_text=f"{axis.unit}; blocks below {format_bytes(panel.resolution_bytes)} share a bar",
         row=number,
         col=1,
     )

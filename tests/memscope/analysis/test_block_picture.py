@@ -86,14 +86,14 @@ def test_small_segments_lie_on_a_panel_where_they_can_be_seen() -> None:
 
 def test_blocks_too_small_to_draw_share_cells_and_add_up() -> None:
     allocator = FakeAllocator()
-    checkered(allocator, blocks=4000, size=2 * MIB)
+    checkered(allocator, blocks=1200, size=2 * MIB)
     picture = picture_of(allocator)
     (row,) = picture.rows
     assert len(row.cells) <= 2 * block_picture.ROW_CELLS
     assert {cell.state for cell in row.cells} == {"mixed"}
-    assert sum(cell.blocks for cell in row.cells) == 4000
-    assert sum(cell.allocated_bytes for cell in row.cells) == 4000 * MIB
-    assert sum(cell.free_bytes for cell in row.cells) == 4000 * MIB
+    assert sum(cell.blocks for cell in row.cells) == 1200
+    assert sum(cell.allocated_bytes for cell in row.cells) == 1200 * MIB
+    assert sum(cell.free_bytes for cell in row.cells) == 1200 * MIB
 
 
 def test_a_picture_of_any_map_is_small_and_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
