@@ -30,9 +30,16 @@ REASON = "old"
 MAX_LAYERS = 65_535
 
 _KEPT = np.zeros(256, dtype=bool)
-_KEPT[[*KEPT, events.ALLOCATOR_FLUSH, events.ALLOC_RETRY, events.MODULE_LOAD, events.DROPPED]] = (
-    True
-)
+_KEPT[
+    [
+        *KEPT,
+        events.ALLOCATOR_FLUSH,
+        events.ALLOC_RETRY,
+        events.MODULE_LOAD,
+        events.DROPPED,
+        *range(events.KV_BLOCK_ALLOC, events.REQUEST_PREEMPT + 1),
+    ]
+] = True
 _CALLS = (events.DEVICE_MALLOC, events.DEVICE_FREE)
 _MOVES = (events.UPLOAD, events.LAYER, events.EVICT)
 
