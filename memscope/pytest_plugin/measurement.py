@@ -1,146 +1,163 @@
-"""One run of a marked test: its limits, its recording, its verdicts."""
+"""The recordings of one test: one for each time that its body runs."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable
-from dataclasses import dataclass
+import zlib
+from functools import cache
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memscope.errors import MemscopeError
+from memscope.pytest_plugin.allocator import forget_peaks, read_last
+from memscope.pytest_plugin.judgement import Judgement, judge_recordings, read_figures
 
 if TYPE_CHECKING:
-    import pytest
-
-    from memscope.analysis.limits import Limit, Verdict
+    from memscope.analysis.figure import Figure
+    from memscope.analysis.limits import Limit
+    from memscope.pytest_plugin.judgement import Compare
+    from memscope.pytest_plugin.marks import Asked
     from memscope.writer import Recorder
 
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """What came of a test's limits. ``unmeasured`` says why nothing could be judged at all."""
-
-    verdicts: tuple[Verdict, ...] = ()
-    unmeasured: str | None = None
-
-    @property
-    def broken(self) -> tuple[Verdict, ...]:
-        return self._all("fail")
-
-    @property
-    def near(self) -> tuple[Verdict, ...]:
-        """Within the limit, and past where it warns."""
-        return self._all("warn")
-
-    @property
-    def unjudged(self) -> tuple[Verdict, ...]:
-        """What could not be measured; what does not apply as well, where nothing else was judged.
-
-        A test that measured nothing has shown nothing.
-        """
-        if self._all("pass", "warn", "fail"):
-            return self._all("not measured")
-        return self.verdicts
-
-    def _all(self, *kinds: str) -> tuple[Verdict, ...]:
-        return tuple(verdict for verdict in self.verdicts if verdict.verdict in kinds)
-
-
-def parse_limits(marker: pytest.Mark) -> tuple[Limit, ...]:
-    """The limits of one marker. Raises MemscopeError for what is not ``FIGURE OP VALUE``."""
-    from memscope.analysis.limits import parse_limit
-
-    example = '@pytest.mark.memscope("memory.peak_bytes <= 2 GiB")'
-    if marker.kwargs:
-        raise MemscopeError(f"the marker takes no {', '.join(marker.kwargs)}.", f"Write {example}.")
-    if not marker.args:
-        raise MemscopeError("the marker names no limit.", f"Write {example}.")
-    for limit in marker.args:
-        if not isinstance(limit, str):
-            raise MemscopeError(f"{limit!r} is not a text.", f"Write {example}.")
-    return tuple(parse_limit(limit) for limit in marker.args)
+FLUSH_SECONDS = 5.0
 
 
 class Measurement:
     """Records while a test's body runs. A fault of ours becomes a reason, never an exception."""
 
-    def __init__(self, test: str, markers: Iterable[pytest.Mark]) -> None:
-        """Raises MemscopeError where a limit cannot be read."""
+    def __init__(
+        self, test: str, asked: Asked, output: Path | None = None, *, fault: str | None = None
+    ) -> None:
+        """``output``: the folder where recordings stay; else they are kept for failures alone.
+
+        ``fault``: why nothing can be recorded from the start.
+        """
         self.test = test
+        self.asked = asked
         self.skip_reason: str | None = None
-        self.limits: tuple[Limit, ...] = ()
+        self.outcome: dict[str, Any] | None = None  # once the test has run
+        self.fault = fault
+        self.runs = 0
+        self.paths: list[Path] = []  # of the repetitions that count
+        self._output = output
         self._folder: Path | None = None
         self._recorder: Recorder | None = None
-        self._fault: str | None = None
-        try:
-            self.limits = tuple(limit for marker in markers for limit in parse_limits(marker))
-        except MemscopeError:
-            raise
-        except Exception as error:
-            self._fault = _sentence(error)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a recording is open."""
+        return self._recorder is not None
 
     @property
     def path(self) -> Path | None:
-        """The recording, while there is one."""
-        return self._recorder.path if self._recorder else None
+        """The open recording, else the last one."""
+        if self._recorder is not None:
+            return self._recorder.path
+        return self.paths[-1] if self.paths else None
 
     def start(self) -> None:
-        """Open a recording and make it the active one."""
-        if self._fault:
+        """Open the next recording and make it the active one."""
+        if self.fault or self._recorder is not None:
             return
         try:
             from memscope.writer import record
 
-            self._folder = Path(tempfile.mkdtemp(prefix="memscope-pytest-", dir=_base_folder()))
-            recorder = record(self._folder / f"{_file_name(self.test)}.mscope")
-            self._recorder = recorder.__enter__()
-            recorder.fact("test", {"id": self.test})
+            path = self._next_path()
+            forget_peaks()
+            self._recorder = record(path, force=self._output is not None).__enter__()
+            self.runs += 1
+            self._recorder.fact("test", {"id": self.test, "run": self.runs})
+            self._recorder.fact("versions", installed_versions())
         except Exception as error:
-            self._fault = _sentence(error)
+            self.fault = describe_fault(error)
 
-    def stop(self) -> None:
-        """Close the recording; it stays on disk."""
-        if self._recorder is None:
+    def stop(self, *, is_last: bool = False) -> None:
+        """Close the recording; that of a warm-up is removed, unless the test ends with it."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is None:
             return
         try:
-            self._recorder.__exit__(None, None, None)
+            read_last(recorder)
         except Exception as error:
-            self._fault = _sentence(error)
-
-    def judge(self) -> Judgement:
-        """The verdicts on a stopped recording."""
-        if self._recorder is None or self._fault:
-            return Judgement(unmeasured=self._fault or "nothing was recorded")
+            self.fault = describe_fault(error)
         try:
-            return Judgement(_judge(self._recorder.path, self.limits), self._recorder.stopped)
+            recorder.__exit__(None, None, None)
         except Exception as error:
-            return Judgement(unmeasured=_sentence(error))
+            self.fault = describe_fault(error)
+        self.fault = self.fault or recorder.stopped
+        if is_last or self.runs > self.asked.warmup:
+            self.paths.append(recorder.path)
+        else:
+            _remove(recorder.path)
+
+    def figures_now(self, limit: Limit) -> dict[str, Figure]:
+        """Figures of what has been recorded until now. Raises MemscopeError where that is none."""
+        recorder = self._recorder
+        if recorder is not None:
+            read_last(recorder)
+            recorder.flush(FLUSH_SECONDS)
+            self.fault = self.fault or recorder.stopped
+        if self.fault or recorder is None:
+            raise MemscopeError(self.fault or "nothing is recorded outside of the test's body")
+        return read_figures(recorder.path, (limit,))
+
+    def judge(self, compare: Compare) -> Judgement:
+        """The verdicts on stopped recordings. ``compare`` gives more limits of the test's own."""
+        if self.fault or not self.paths:
+            return Judgement(unmeasured=self.fault or "nothing was recorded")
+        own, shared = self.asked.limits, self.asked.shared
+        if self.asked.is_marked and not own:  # the marker asked for those of the session
+            own, shared = shared, ()
+        try:
+            return judge_recordings(self.paths, own, shared, compare)
+        except Exception as error:
+            return Judgement(unmeasured=describe_fault(error))
+
+    def keep_only(self, path: Path) -> None:
+        """Remove the recordings of other repetitions, unless all are to stay."""
+        if self._output is None:
+            for other in self.paths:
+                if other != path:
+                    _remove(other)
+            self.paths = [path]
 
     def discard(self) -> None:
-        """Remove the recording of a test that needs no second look."""
-        if self._folder is not None:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(self._folder)
+        """Remove the recordings of a test that needs no second look, unless all are to stay."""
+        if self._output is None:
+            self.paths = []
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _next_path(self) -> Path:
+        run = self.runs + 1
+        number = f"-{run}" if self.asked.runs > 1 else ""
+        if self._output is not None:
+            code = f"{zlib.crc32(self.test.encode()):08x}"  # of two tests with names alike
+            return self._output / f"{_file_name(self.test)}-{code}{number}.mscope"
+        if self._folder is None:
+            base = os.environ.get("MEMSCOPE_DIR") or None
+            self._folder = Path(tempfile.mkdtemp(prefix="memscope-pytest-", dir=base))
+        return self._folder / f"{_file_name(self.test)}{number}.mscope"
 
 
-def _judge(path: Path, limits: tuple[Limit, ...]) -> tuple[Verdict, ...]:
-    from memscope.analysis.figures import figures
-    from memscope.analysis.limits import judge
-    from memscope.analysis.timeline import read_timeline
-    from memscope.recording import open_recording
-
-    with open_recording(path) as recording:
-        verdicts = judge(figures(read_timeline(recording)), limits)
-    return tuple(verdict for verdict in verdicts if verdict.is_named)
+@cache
+def installed_versions() -> dict[str, str]:
+    """Of Python and torch, whether or not this test comes to import it."""
+    versions = {"python": platform.python_version()}
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        versions["torch"] = metadata.version("torch")
+    return versions
 
 
-def _base_folder() -> str | None:
-    return os.environ.get("MEMSCOPE_DIR") or None
+def describe_fault(error: Exception) -> str:
+    """What went wrong, as a reason."""
+    return str(error) if isinstance(error, MemscopeError) else f"{type(error).__name__}: {error}"
 
 
 def _file_name(test: str) -> str:
@@ -148,5 +165,6 @@ def _file_name(test: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+", "-", test.rpartition("::")[2]).strip("-")[:80] or "test"
 
 
-def _sentence(error: Exception) -> str:
-    return str(error) if isinstance(error, MemscopeError) else f"{type(error).__name__}: {error}"
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()

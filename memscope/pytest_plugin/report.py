@@ -1,20 +1,39 @@
-"""What a marked test says: limit and actual in one line."""
+"""What a measured test says: limit and actual in one line, who held memory, where to look."""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
-from memscope.units import format_value
+from memscope.text import clean
+from memscope.units import format_bytes, format_value
 
 if TYPE_CHECKING:
+    from memscope.analysis.ledger import Ledger
     from memscope.analysis.limits import Verdict
-    from memscope.pytest_plugin.measurement import Judgement
+    from memscope.pytest_plugin.judgement import Judgement
+
+HOLDERS = 3
 
 
-def describe_broken(verdicts: tuple[Verdict, ...], path: Path) -> str:
-    """One line for each broken limit, and where the recording of the test lies."""
-    return "\n".join(f"{_describe(verdict)}; recording kept at {path}" for verdict in verdicts)
+def describe_broken(judgement: Judgement, path: Path) -> str:
+    """One line for each broken limit, then memory at the peak, then where the recording lies."""
+    lines = [describe_verdict(judgement, verdict) for verdict in judgement.broken]
+    return "\n".join([*lines, *_describe_peak(path), describe_kept(path)])
+
+
+def describe_verdict(judgement: Judgement, verdict: Verdict) -> str:
+    """Actual, limit and advice in one line; of repetitions each one's value."""
+    values = judgement.values.get(verdict.figure, ())
+    text = f"memscope: {clean(verdict.sentence)}"
+    if len(values) > 1 and verdict.value is not None:
+        each = ", ".join(
+            "none" if value is None else format_value(value, verdict.unit) for value in values
+        )
+        text += f" (median of {each})"
+    return f"{text}: {_trim(verdict.advice)}" if verdict.advice else text
 
 
 def describe_unjudged(judgement: Judgement) -> str | None:
@@ -22,32 +41,83 @@ def describe_unjudged(judgement: Judgement) -> str | None:
     if judgement.unmeasured is not None:
         return f"memscope: nothing can be judged: {_trim(judgement.unmeasured)}"
     reasons = [
-        f"{verdict.limit}: {verdict.verdict}, {_trim(verdict.reason)}"
+        clean(f"{verdict.limit}: {verdict.verdict}, {_trim(verdict.reason)}")
         for verdict in judgement.unjudged
     ]
+    if judgement.missing:
+        reasons.append(judgement.missing)
     return f"memscope: {'; '.join(reasons)}" if reasons else None
 
 
-def describe_near(verdicts: tuple[Verdict, ...]) -> list[str]:
-    """One line for each limit that is close to being broken."""
-    return [_describe(verdict) for verdict in verdicts]
-
-
 def describe_kept(path: Path) -> str:
-    """For a test that failed by itself."""
+    """The last line of whatever failed."""
     return f"memscope: recording kept at {path}"
 
 
-def describe_usage(test: str, error: Exception) -> str:
-    """A limit that cannot be read, and whose it is."""
-    return f"memscope: {test}: {error}"
+def is_memory_error(error: BaseException) -> bool:
+    """Whether memory ran out: Python's, torch's or our own runner's."""
+    names = {each.__name__ for each in type(error).__mro__}
+    return bool(names & {"OutOfMemoryError", "OutOfMemory", "MemoryError"})
 
 
-def _describe(verdict: Verdict) -> str:
-    bound = verdict.limit.removeprefix(verdict.figure).strip() or "the default"
-    actual = "none" if verdict.value is None else format_value(verdict.value, verdict.unit)
-    text = f"memscope: {verdict.figure} = {actual}, limit {bound}"
-    return f"{text}: {_trim(verdict.advice)}" if verdict.advice else text
+def describe_memory_error(path: Path, error: BaseException) -> list[str]:
+    """Why memory ran out: from the recording, else from the exception's text; else nothing."""
+    try:
+        return _explain(path, error)
+    except Exception as fault:
+        return [f"memscope: why memory ran out is not known: {type(fault).__name__}: {fault}"]
+
+
+def _explain(path: Path, error: BaseException) -> list[str]:
+    from memscope.analysis.oom import explain_reading
+    from memscope.analysis.oom_recording import explain_timeline
+    from memscope.analysis.timeline import read_timeline
+    from memscope.cli.explanation_text import explanation_lines
+    from memscope.interop.oom_message import read_log
+    from memscope.recording import Recording
+
+    with Recording(path) as recording:
+        explanation = explain_timeline(read_timeline(recording), recording.state)
+    if explanation.diagnosis is None:
+        explanation = explain_reading(read_log(_as_log(error)))
+    return [] if explanation.diagnosis is None else explanation_lines(explanation)
+
+
+def _as_log(error: BaseException) -> BinaryIO:
+    return io.BytesIO(f"{type(error).__name__}: {error}\n".encode(errors="replace"))
+
+
+def _describe_peak(path: Path) -> list[str]:
+    """Never the reason why a verdict is not told."""
+    try:
+        ledgers = _ledgers_at_peak(path)
+    except Exception as error:
+        return [f"memory at the peak: not known ({type(error).__name__}: {error})"]
+    if not ledgers:
+        return ["memory at the peak: not known (no device is recorded)"]
+    from memscope.cli.ledger import ledger_lines
+
+    lines = []
+    for ledger in ledgers:
+        lines += ["largest holders at the peak", *_largest(ledger), *ledger_lines(ledger)]
+    return lines
+
+
+def _largest(ledger: Ledger) -> list[str]:
+    from memscope.cli.text import align
+
+    held = [line for line in ledger.total.leaves if line.bytes is not None and line.key != "free"]
+    most = sorted(held, key=lambda line: -(line.bytes or 0))[:HOLDERS]
+    return align((format_bytes(line.bytes or 0), clean(line.words, 60)) for line in most)
+
+
+def _ledgers_at_peak(path: Path) -> Sequence[Ledger]:
+    from memscope.analysis.ledger import make_ledgers
+    from memscope.analysis.timeline import read_timeline
+    from memscope.recording import Recording
+
+    with Recording(path) as recording:
+        return make_ledgers(read_timeline(recording, at="peak"))
 
 
 def _trim(sentence: str | None) -> str:

@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 
 # Loaded before pytest runs within pytest, which forgets what it imported itself.
-import memscope.analysis.figures
+import memscope.analysis.baseline
+import memscope.analysis.ledger
 import memscope.analysis.limits
+import memscope.analysis.machine_class
+import memscope.analysis.measure
+import memscope.analysis.median
 import memscope.analysis.timeline
 import memscope.recording
 import memscope.writer  # noqa: F401
+from tests.memscope.pytest_plugin.program import PROGRAM, RunTests
 
 
 @pytest.fixture(autouse=True)
@@ -26,3 +31,18 @@ def installed_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that is installed instead, by its entry points."""
     monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     monkeypatch.delenv("PYTEST_PLUGINS")
+
+
+@pytest.fixture
+def run_tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> RunTests:
+    """Runs a file of tests after ``PROGRAM``, recordings going to the folder ``kept``."""
+    kept = pytester.path / "kept"
+    kept.mkdir()
+    monkeypatch.setenv("MEMSCOPE_DIR", str(kept))
+    pytester.makeini("[pytest]\naddopts = --strict-markers\n")
+
+    def run(body: str, *options: str) -> pytest.RunResult:
+        pytester.makepyfile(test_it=PROGRAM + body)
+        return pytester.runpytest(*options)
+
+    return run

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+RunTests = Callable[..., pytest.RunResult]
+
 PROGRAM = '''
 import memscope
 import pytest
@@ -26,3 +33,13 @@ def decode(uploads=4, calls=0):
             recorder.emit(events.DEVICE_MALLOC, step, bytes=1, name="weight_pool")
         recorder.emit(events.STEP, step, duration_ns=1000)
 '''
+
+
+def kept_recordings(pytester: pytest.Pytester) -> list[Path]:
+    """What lies in the folder for recordings."""
+    return sorted((pytester.path / "kept").rglob("*.mscope"))
+
+
+def limited(limit: str, body: str = "decode()") -> str:
+    """One test with one limit."""
+    return f"@pytest.mark.memscope({limit!r})\ndef test_it():\n    {body}\n"

@@ -35,9 +35,9 @@ def break_down(*_: object, **__: object) -> None:
         "memscope.analysis.limits.parse_limit",
         "memscope.writer.record",
         "memscope.writer.Recorder.close",
-        "memscope.recording.open_recording",
+        "memscope.recording.Recording",
         "memscope.analysis.timeline.read_timeline",
-        "memscope.analysis.figures.figures",
+        "memscope.analysis.measure.measure",
         "memscope.analysis.limits.judge",
     ],
 )

@@ -1,0 +1,80 @@
+"""What one test came to, as plain data: it travels from workers and ends in the artefact."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from memscope.text import clean
+from memscope.units import format_value
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memscope.analysis.figure import Figure
+    from memscope.analysis.limits import Verdict
+    from memscope.pytest_plugin.judgement import Judgement
+    from memscope.pytest_plugin.measurement import Measurement
+
+PREFIX = "memscope."
+
+
+def make_outcome(measurement: Measurement, judgement: Judgement) -> dict[str, Any]:
+    """Limits, figures and recordings of a test; the outcome itself comes with pytest's report."""
+    asked = measurement.asked
+    return {
+        "test": measurement.test,
+        "is_marked": asked.is_marked,
+        "limits": [_verdict(verdict) for verdict in judgement.verdicts],
+        "reason": judgement.unmeasured or judgement.missing,
+        "figures": {name: _figure(figure) for name, figure in judgement.figures.items()},
+        "repeat": asked.repeat,
+        "warmup": asked.warmup,
+        "recordings": [str(path) for path in measurement.paths],
+        "machine": asdict(judgement.machine) if judgement.machine is not None else None,
+    }
+
+
+def junit_properties(outcome: dict[str, Any]) -> list[tuple[str, object]]:
+    """Measured figures as numbers, verdicts as text, and where recordings lie."""
+    properties: list[tuple[str, object]] = [
+        (PREFIX + name, figure["value"])
+        for name, figure in outcome["figures"].items()
+        if figure["value"] is not None
+    ]
+    for limit in outcome["limits"]:
+        words = f"{limit['verdict']}: {limit['limit']}: {actual(limit)}"
+        properties.append((f"{PREFIX}limit", clean(words)))
+    properties += [(f"{PREFIX}recording", path) for path in outcome["recordings"]]
+    return properties
+
+
+def without_ours(properties: Sequence[tuple[str, object]]) -> list[tuple[str, object]]:
+    """Properties that others set: those of an earlier run of the same test are void."""
+    return [each for each in properties if not each[0].startswith(PREFIX)]
+
+
+def actual(limit: dict[str, Any]) -> str:
+    """The value with its unit, else the reason why there is none."""
+    if limit["value"] is None:
+        return limit["reason"] or "no reason given"
+    return format_value(limit["value"], limit["unit"])
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    found: dict[str, Any] = {"value": figure.value, "unit": figure.unit}
+    if figure.value is None:
+        found |= {"reason": figure.reason, "is_applicable": figure.is_applicable}
+    return found
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "limit": verdict.limit,
+        "value": verdict.value,
+        "unit": verdict.unit,
+        "verdict": verdict.verdict,
+        "reason": verdict.reason,
+        "advice": verdict.advice or None,
+        "is_named": verdict.is_named,
+    }
