@@ -1,0 +1,220 @@
+"""A recorder whose recording goes on in segments: killed, followed, out of disk, signalled."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from memscope import events
+from memscope.chain import Chain
+from memscope.errors import MemscopeError
+from memscope.recording import Recording, open_recording
+from memscope.run_files import find_run
+from memscope.segments import Segments
+from memscope.writer import Recorder
+
+# Segments of 32 KiB, some a second; the number of the last row written stands in its bytes.
+PROGRAM = (
+    "import os, sys, time, memscope, memscope.retention as retention, memscope.writer as writer\n"
+    "writer.FLUSH_ROWS = 256\n"
+    "retention.LEAST_BYTES = 1 << 15\n"
+    "with memscope.Recorder(sys.argv[1], keep_last='256KiB') as rec:\n"
+    "    print('go', flush=True)\n"
+    "    number, end = 0, time.monotonic() + float(sys.argv[2])\n"
+    "    while time.monotonic() < end:\n"
+    "        for _ in range(20):\n"
+    "            rec.emit(4, number // 100, 1, os.urandom(16).hex(), number); number += 1\n"
+    "        time.sleep(0.002)\n"
+    "print(number)\n"
+)
+
+
+def start(path: Path, seconds: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PROGRAM, str(path), str(seconds)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "go\n"
+    return process
+
+
+def test_kill_9_at_random_moments_of_a_chain_loses_at_most_a_second(tmp_path: Path) -> None:
+    generator, rolls = random.Random(3), 0
+    for number in range(10):
+        path = tmp_path / f"{number}.mscope"
+        with start(path, 30) as process:
+            started = time.monotonic()
+            time.sleep(generator.uniform(0.5, 2.5))
+            process.kill()
+            lived = time.monotonic() - started
+        with Recording(path) as recording:
+            assert recording.state.name == "cut"
+            last = [batch["t_ns"].max() for batch in recording.batches()][-1]
+            rolls += recording.header.segment.number - 1
+        assert lived - last / 1e9 <= 1.0, f"run {number}: lost too much"
+        assert sum(each.stat().st_size for each in tmp_path.glob(f"{number}.*")) <= 1 << 18
+    assert rolls > 20
+
+
+def test_a_segment_opens_at_every_moment_of_a_roll(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is on disk before each step that could be the last one is a recording."""
+    path = tmp_path / "run.mscope"
+    seen: list[tuple[str, str, int]] = []
+
+    def looked_at(name: str) -> None:
+        step = getattr(os, name)
+
+        def look_first(*args: object) -> None:
+            with Recording(path) as recording:
+                seen.append((name, recording.state.name, recording.state.rows))
+            step(*args)
+
+        monkeypatch.setattr(os, name, look_first)
+
+    segments = Segments(path, 1 << 18, 0)
+    for name in ("link", "replace"):
+        looked_at(name)
+    for number in range(90):
+        row = (number, events.UPLOAD, 0, 1, None, 1, *[None] * 4, -1, -1, -1, -1)
+        segments.write([(*row[:4], os.urandom(400).hex(), *row[5:])] * 20)
+    assert [name for name, _, _ in seen] == ["link", "replace"] * (len(seen) // 2)
+    assert len(seen) > 8
+    assert {state for _, state, _ in seen} <= {"running", "complete"}
+    assert all(left[2] == right[2] for left, right in zip(seen[::2], seen[1::2], strict=True))
+
+
+def test_a_follower_goes_on_across_segments_and_misses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "run.mscope"
+    process, seen = start(path, 3.0), []
+    with Chain(path, is_followed=True) as chain:
+        while not seen or process.poll() is None:
+            for piece in chain.poll():
+                seen += chain.read(piece)["bytes"].tolist()
+            time.sleep(0.01)
+        while pieces := chain.poll():
+            for piece in pieces:
+                seen += chain.read(piece)["bytes"].tolist()
+        assert chain.header.segment.number > 8, "so that segments were thinned and removed"
+        assert not chain.is_replaced
+        state = chain.state()
+    assert process.stdout is not None
+    total = int(process.stdout.read())
+    uploads = [number for number in seen if number >= 0]
+    assert uploads == list(range(total))
+    assert (state.name, state.removed_rows, state.lost_rows) == ("complete", 0, 0)
+    with open_recording(path) as recording:
+        assert recording.state.name == "complete"
+    assert sum(each.stat().st_size for each in tmp_path.iterdir()) <= 1 << 18
+
+
+def test_a_full_disk_during_a_roll_stops_the_recording_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("memscope.retention.LEAST_BYTES", 1 << 15)
+
+    def no_room(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for name in ("link", "replace", "rename"):
+        monkeypatch.setattr(os, name, no_room)
+    path = tmp_path / "run.mscope"
+    recorder = Recorder(path, keep_last="256KiB")
+    for _ in range(40):
+        recorder.emit(events.UPLOAD, name=os.urandom(2000).hex())
+    assert not recorder.flush(10.0)
+    recorder.close()
+    assert "No space left on device" in capfd.readouterr().err
+    with Recording(path) as recording:
+        assert recording.state.name == "cut"
+        facts = [batch.name(0) for batch in recording.batches()][-1]
+    assert facts == "recorder.stopped"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_recording_that_was_moved_stops_at_its_next_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("memscope.retention.LEAST_BYTES", 1 << 15)
+    recorder = Recorder(tmp_path / "run.mscope", keep_last="256KiB")
+    (tmp_path / "run.mscope").rename(tmp_path / "kept.mscope")
+    (tmp_path / "run.mscope").write_text("of somebody else")
+    for _ in range(40):
+        recorder.emit(events.UPLOAD, name=os.urandom(2000).hex())
+    assert not recorder.flush(10.0)
+    recorder.close()
+    assert "moved, removed or replaced" in capfd.readouterr().err
+    assert (tmp_path / "run.mscope").read_text() == "of somebody else"
+    assert Recording(tmp_path / "kept.mscope").state.name == "cut"
+
+
+def test_force_removes_the_older_segments_with_the_recording(tmp_path: Path) -> None:
+    path = tmp_path / "run.mscope"
+    with start(path, 0.8) as process:
+        assert process.wait() == 0
+    assert len(list(tmp_path.iterdir())) > 2
+    Recorder(path, force=True).close()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_run_lists_each_process_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMSCOPE_RUN_ID", "one")
+    names = ["run.mscope", "run.4321.mscope"]
+    processes = [start(tmp_path / name, 0.8) for name in names]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert len(list(tmp_path.iterdir())) > 6
+    for argument in (tmp_path / "run.mscope", tmp_path):
+        assert sorted(path.name for path in find_run(argument).paths) == sorted(names)
+
+
+@pytest.mark.parametrize("text", ["1MiB", "nothing", "-3", "0", "8 furlongs"])
+def test_a_size_that_makes_no_sense_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(MemscopeError, match="--keep-last"):
+        Recorder(tmp_path / "run.mscope", keep_last=text)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_keep_last_all_never_begins_a_next_segment(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "run.mscope", keep_last="all") as recorder:
+        assert recorder._segments._retention is None
+    assert list(tmp_path.iterdir()) == [tmp_path / "run.mscope"]
+
+
+USES = {
+    "unused": ("", True),
+    "a handler": ("signal.signal(signal.SIGUSR2, lambda *_: None)", False),
+    "ignored": ("signal.signal(signal.SIGUSR2, signal.SIG_IGN)", False),
+    "C code": ("import faulthandler; faulthandler.register(signal.SIGUSR2)", False),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_sigusr2_pins_where_the_program_has_no_use_for_it(tmp_path: Path, use: str) -> None:
+    before, is_ours = USES[use]
+    script = (
+        "import os, signal, sys, memscope\n"
+        f"{before}\n"
+        "recorder = memscope.Recorder(sys.argv[1])\n"
+        "os.kill(os.getpid(), signal.SIGUSR2)\n"
+        "child = os.fork()\n"
+        "if not child: signal.signal(signal.SIGUSR1, signal.getsignal(signal.SIGUSR2)); os._exit(\n"
+        "    signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        "recorder.close()\n"
+    )
+    path = tmp_path / "run.mscope"
+    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with Recording(path) as recording:
+        marks = [batch.name(row) for batch in recording.batches() for row in batch.where(31)]
+    assert marks == (["SIGUSR2"] if is_ours else [])
+    left_alone = use in ("unused", "C code")  # Python's table knows nothing of faulthandler
+    assert done.stdout == f"{int(left_alone)}\n"
+    assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
