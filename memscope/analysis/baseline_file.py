@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from memscope.analysis.machine_class import MachineClass
+from memscope.analysis.written_value import write_value
 from memscope.errors import MemscopeError
 from memscope.units import format_bytes
 
@@ -80,16 +81,11 @@ def read_machine(data: Any, path: Path) -> MachineClass:
 
 def _line(line: Line) -> str:
     name, value, unit, tolerance = line
-    written = _quote(f"{_number(value)} {unit}")
+    written = _quote(write_value(value, unit))
     if tolerance is not None:
-        percent = _number(round(tolerance * 100, 10))
-        written = f'{{ value = {written}, tolerance = "{percent} %" }}'
+        percent = _quote(write_value(round(tolerance * 100, 10), "%"))
+        written = f"{{ value = {written}, tolerance = {percent} }}"
     return f"{_quote(name)} = {written}{_comment(value, unit)}"
-
-
-def _number(value: float) -> str:
-    """Read back, it is the same."""
-    return str(int(value)) if value.is_integer() and abs(value) < 1 << 53 else repr(value)
 
 
 def _comment(value: float, unit: str) -> str:

@@ -8,6 +8,7 @@ from memscope.errors import MemscopeError
 from memscope.units import BYTE_UNITS, TIME_UNITS_S, split_quantity
 
 TIME_UNITS = ("ms", "s")
+_A_STEP = "/step"
 _EXAMPLES = {"ratio": "0.95", "ms": "40 ms", "s": "60 s"}
 
 
@@ -16,12 +17,13 @@ def parse_value(text: str, name: str, unit: str | None) -> tuple[float, str]:
 
     Raises MemscopeError.
     """
+    is_a_step = unit is not None and unit.endswith(_A_STEP)
     try:
-        number, written = split_quantity(text)
+        number, written = split_quantity(text.removesuffix(_A_STEP) if is_a_step else text)
     except MemscopeError:
         number, written = math.nan, text or "nothing"
     unit = _written_unit(written) if unit is None else unit
-    factors = _factors(unit)
+    factors = _factors(unit.removesuffix(_A_STEP))
     if math.isnan(number) or written.upper() not in factors:
         raise MemscopeError(
             f"{name} is measured in {unit or 'plain numbers'}, not in {written!r}.",
@@ -33,9 +35,17 @@ def parse_value(text: str, name: str, unit: str | None) -> tuple[float, str]:
     return value, unit
 
 
+def write_value(value: float, unit: str) -> str:
+    """``value`` with its unit spelled out; read back, it is the same."""
+    is_whole = float(value).is_integer() and abs(value) < 1 << 53
+    return f"{int(value) if is_whole else repr(float(value))} {unit}".strip()
+
+
 def example_value(unit: str | None) -> str:
     """A value that may be written in ``unit``."""
     unit = unit or ""
+    if unit.endswith(_A_STEP):
+        return "1 KiB" if unit.startswith("bytes") else "0.1"
     return _EXAMPLES.get(unit, "2 GiB" if unit.startswith("bytes") else "4")
 
 

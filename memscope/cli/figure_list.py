@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from itertools import groupby
 
-from memscope.analysis.figure_definition import FigureDefinition
+from memscope.analysis.figure_definition import IN_NO_OTHER_RUN, FigureDefinition
 from memscope.analysis.figures import FIGURES
 from memscope.analysis.metric_names import METRICS, STATISTICS, Metric
 
@@ -41,14 +41,21 @@ def _figure_lines(row: FigureDefinition) -> list[str]:
         for default in row.limits
     )
     moment = row.moment + (", after warm-up" if row.is_after_warmup else "")
-    holds = f" A baseline holds {row.repeats}." if row.direction else ""
     texts = [
         f"{row.definition}.",
-        f"Of when: {moment}. Of which: {row.applies}.{holds}",
+        f"When: {moment}. For: {row.applies}. {_baseline(row)}".rstrip(),
         f"Where broken: {row.advice}" if row.advice else "",
     ]
     lines = [f"  {row.name} ({row.unit}{better}): {defaults or 'no default'}"]
     return lines + [line for text in texts for line in _wrap(text, "      ")]
+
+
+def _baseline(row: FigureDefinition) -> str:
+    if not row.direction:
+        return ""
+    if row.repeats == IN_NO_OTHER_RUN:
+        return "In no baseline: it differs from run to run."
+    return f"A baseline of it holds {row.repeats}."
 
 
 def _metric_line(metric: Metric, width: int) -> str:

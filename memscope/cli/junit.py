@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from memscope.analysis.limits import Verdict
+from memscope.analysis.written_value import write_value
 from memscope.cli.checking import Checked, CheckedRun
 from memscope.cli.output import appearing
 from memscope.text import clean
@@ -45,7 +46,7 @@ def _suite(checked: Checked, breaking: Sequence[Verdict]) -> ET.Element:
     properties = ET.SubElement(suite, "properties")
     for figure in checked.summary.figures.values():
         if figure.value is not None:
-            value = f"{figure.value!r} {figure.unit}"
+            value = clean(write_value(figure.value, figure.unit))
             ET.SubElement(properties, "property", name=clean(figure.name, 200), value=value)
     suite.extend(_case(verdict, checked, verdict in breaking) for verdict in verdicts)
     for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from memscope.analysis.figure import Figure
 from memscope.analysis.figures import FIGURES
-from memscope.analysis.limits import Verdict, default_limits, exit_code, judge, parse_limit
+from memscope.analysis.limits import (
+    Verdict,
+    default_limits,
+    exit_code,
+    judge,
+    override,
+    parse_limit,
+    parse_limits,
+    run_exit_code,
+)
 from memscope.errors import MemscopeError
 from tests.memscope.analysis.build import state
 
@@ -53,6 +64,14 @@ def test_each_operator_at_just_under_and_just_over(
         ("residency.uploads_per_step == 26 layers", 26),
         ("  driver.calls_per_step  ==  0 ", 0),
         ("growth.allocated <= 1 KiB", 1024),
+        ("growth.allocated <= 1 KiB/step", 1024),
+        ("memory.peak_bytes <= 3 bytes", 3),
+        ("torch.reserved_bytes.p95 <= 6 GiB", 6 * 2**30),
+        ("torch.reserved_bytes[cuda:1].peak<=6GiB", 6 * 2**30),
+        ("torch.reserved_bytes.growth <= 2 KiB", 2048),
+        ("torch.allocated_bytes.peak/torch.reserved_bytes.peak >= 80 %", 0.8),
+        ("my.own_s.p95 <= 30 ms", 0.03),
+        ("loss.end <= 3", 3),
     ],
 )
 def test_values_carry_the_units_of_their_figure(text: str, value: float) -> None:
@@ -77,6 +96,21 @@ def test_values_carry_the_units_of_their_figure(text: str, value: float) -> None
         ("driver.calls_per_step == nan", "not in 'nan'"),
         ("memory.peak_bytes <= 1e400", "Write a finite one"),
         ("memory.peak_bytes <= 1e308 TiB", "Write a finite one"),
+        ("memory.peak_bytes.p95 <= 1", "is a figure: one value"),
+        ("torch.reserved_bytes <= 1", "Say what of them: torch.reserved_bytes.peak"),
+        ("torch.reservd_bytes.peak <= 1", "Did you mean torch.reserved_bytes.peak"),
+        ("torch.reserved_bytes.peek <= 1", "Did you mean torch.reserved_bytes.peak"),
+        ("torch.reserved_bytes.peak <= 2 ms", "measured in bytes, not in 'ms'"),
+        ("torch.device_mallocs.end <= 2 GiB", "measured in plain numbers, not in 'GiB'"),
+        ("torch.reserved_bytes[gpu].peak <= 1", "'gpu' in torch.reserved_bytes[gpu].peak is no"),
+        ("torch.reserved_bytes[cuda:0] <= 1", "is a metric"),
+        ("torch.reserved_bytes.peak", "has no default limit"),
+        ("kv.nothing.peak <= 1", "There is no metric 'kv.nothing'"),
+        ("memory.peak_bytes / pool.hit_rate <= 1", "Divide two of one unit"),
+        ("a.b.peak / c.d.peak / e.f.peak <= 1", "more than one /"),
+        ("memory.peak_bytes / <= 1", "limit on nothing"),
+        ("memory.peak_bytes / memory.peak_bytes <= 1 GiB", "measured in ratio, not in 'GiB'"),
+        ("growth.allocated <= 1 ms", "<= 1 KiB"),
     ],
 )
 def test_bad_limits_say_what_to_write(text: str, words: str) -> None:
@@ -135,6 +169,34 @@ def test_defaults_stand_beside_named_limits_but_not_twice() -> None:
     assert [each.is_named for each in verdicts if each.figure == "oom.engine_count"] == [False]
 
 
+def test_bad_limits_name_where_they_stand() -> None:
+    with pytest.raises(MemscopeError, match="^ci.toml: There is no figure 'zzz'"):
+        parse_limits(["oom.engine_count == 0", "zzz <= 1"], "ci.toml")
+
+
+def test_nearer_limits_take_the_place_of_those_on_the_same_figure() -> None:
+    nearer = parse_limits(["kv.peak_utilisation <= 0.9"])
+    farther = parse_limits(
+        ["kv.peak_utilisation", "my.a.peak / my.b.peak < 1", "memory.peak_bytes < 1"]
+    )
+    found = [limit.text for limit in override(nearer, farther)]
+    assert found == [
+        "kv.peak_utilisation <= 0.9",
+        "my.a.peak / my.b.peak < 1",
+        "memory.peak_bytes < 1",
+    ]
+
+
+def test_what_one_process_has_measured_no_other_of_the_run_needs_to() -> None:
+    measured, missing = verdict("pass", is_named=True), verdict("not measured", is_named=True)
+    measured = replace(measured, value=1.0)
+    assert run_exit_code([([measured], state()), ([missing], state())]) == 0
+    assert run_exit_code([([missing], state()), ([missing], state())]) == 1
+    broken = replace(measured, verdict="fail")
+    assert run_exit_code([([measured], state("cut")), ([broken], state())]) == 1
+    assert run_exit_code([([measured], state("cut")), ([measured], state())]) == 3
+
+
 def verdict(kind: str, *, is_named: bool) -> Verdict:
     return Verdict("x == 0", "x", None, "", kind, None, "", is_named)
 
@@ -166,3 +228,8 @@ def test_exit_codes(
 def test_a_verdict_on_one_line() -> None:
     (found,) = named("memory.peak_bytes <= 2 GiB", figure("memory.peak_bytes", 3 * 2**30))
     assert found.line == "memory.peak_bytes <= 2 GiB: 3.00 GiB"
+    assert found.sentence == "memory.peak_bytes = 3.00 GiB, limit <= 2 GiB"
+    (found, *_) = judge(figure("driver.calls_per_step", 2), [parse_limit("driver.calls_per_step")])
+    assert found.sentence == "driver.calls_per_step = 2 calls, default == 0"
+    (found,) = named("pool.hit_rate >= 1", figure("pool.hit_rate", None, reason="no step"))
+    assert found.sentence == "pool.hit_rate: not measured (no step), limit >= 1"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from memscope.analysis.figures import FIGURES
+from memscope.analysis.metric_names import METRICS
 from tests.memscope.analysis.build import event, fact
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.cli.conftest import Run
@@ -68,24 +70,55 @@ def test_the_worst_recording_decides(memscope: Run, whole: Path, cut: Path) -> N
     assert "does not exist" in found.err
 
 
+UPLOADS = "residency.uploads_per_step"
+
+
+def configure(folder: Path, *lines: str) -> None:
+    (folder / "pyproject.toml").write_text("\n".join(["[tool.memscope]", *lines]))
+
+
 def test_limits_come_from_the_nearest_pyproject_that_has_some(
     memscope: Run, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "pyproject.toml").write_text(f'[tool.memscope]\nlimits = ["{BROKEN}"]\n')
+    configure(tmp_path, f'limits = ["{BROKEN}"]')
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
     (below / "pyproject.toml").write_text('[project]\nname = "x"\n')
     monkeypatch.chdir(below)
     assert memscope("check", whole).code == 1
-    assert memscope("check", whole, *limits(KEPT)).code == 0
+
+
+def test_the_nearer_limit_on_a_figure_counts(memscope: Run, whole: Path, tmp_path: Path) -> None:
+    """Uploads are 8 a step: a limit of 7 is broken, one of 9 holds."""
+
+    def code(*words: object) -> int:
+        return memscope("check", whole, *words).code
+
+    assert code() == 1  # the default of avoidable uploads
+    configure(tmp_path, f'limits = ["{UPLOADS} <= 9"]')
+    assert code() == 0  # pyproject over the defaults
+    file = tmp_path / "limits.toml"
+    file.write_text(f'limits = ["{UPLOADS} <= 7"]')
+    assert code("--limits", file) == 1  # the file over pyproject
+    assert code("--limits", file, *limits(f"{UPLOADS} <= 9")) == 0  # the command line over both
+    configure(tmp_path, f'limits = ["{UPLOADS} <= 7"]')
+    file.write_text(f'limits = ["{UPLOADS} <= 9"]')
+    assert code("--limits", file) == 0
+
+
+def test_farther_limits_on_other_figures_stand(memscope: Run, whole: Path, tmp_path: Path) -> None:
+    configure(tmp_path, f'limits = ["{BROKEN}"]')
+    found = memscope("check", whole, *limits(KEPT))
+    assert found.code == 1
+    assert "1 of 2 limits hold, 1 broken." in found.out
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("[tool.memscope]\nlimits = 3", "no list of texts"),
-        ("[tool.memscope]\nlimits = [3]", "no list of texts"),
         ('[tool.memscope]\nlimits = ["nothing"]', "is no figure 'nothing'"),
+        ('[tool.memscope]\nlimit = ["a"]', "Did you mean limits?"),
         ("[tool.memscope", "cannot be read"),
     ],
 )
@@ -96,6 +129,157 @@ def test_a_bad_pyproject_is_wrong_use(
     found = memscope("check", whole)
     assert found.code == 2
     assert words in found.err
+    assert "pyproject.toml" in found.err
+
+
+def test_a_bad_limit_in_a_file_names_the_file(memscope: Run, whole: Path, tmp_path: Path) -> None:
+    (tmp_path / "limits.toml").write_text('limits = ["memory.peak_bytes <= 2 ms"]')
+    found = memscope("check", whole, "--limits", "limits.toml")
+    assert found.code == 2
+    assert "limits.toml: memory.peak_bytes is measured in bytes, not in 'ms'" in found.err
+
+
+def test_a_limit_on_a_metric_a_ratio_and_growth(memscope: Run, whole: Path) -> None:
+    holding = ("device.allocated_bytes.peak <= 6 KiB", "device.allocated_bytes.p95 <= 6 KiB")
+    assert memscope("check", whole, *limits(*holding)).code == 0
+    broken = memscope("check", whole, *limits("device.allocated_bytes.peak <= 5 KiB"))
+    assert broken.code == 1
+    assert "fail  device.allocated_bytes.peak <= 5 KiB  5.56 KiB" in broken.out
+    ratio = "device.allocated_bytes.end / memory.peak_bytes"
+    assert memscope("check", whole, *limits(f"{ratio} <= 1")).code == 0
+    assert memscope("check", whole, *limits(f"{ratio} > 1")).code == 1
+    growth = memscope("check", whole, *limits("device.allocated_bytes.growth <= 1 KiB"))
+    assert growth.code == 1
+    assert "1 could not be measured" in growth.out
+
+
+def test_an_unmeasured_metric_breaks_it_with_its_reason(memscope: Run, whole: Path) -> None:
+    found = memscope("check", whole, *limits("my.own.peak <= 3"))
+    assert found.code == 1
+    assert "not measured  my.own.peak <= 3  my.own is not in this recording" in found.out
+    found = memscope("check", whole, *limits("host.rss_byte.peak <= 3"))
+    assert found.code == 2
+    assert "Did you mean host.rss_bytes.peak" in found.err
+
+
+@pytest.fixture
+def baseline(memscope: Run, whole: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "baseline.toml"
+    found = memscope("check", whole, *limits(KEPT), "--write-baseline", path)
+    assert found.code == 0
+    assert "baseline written" in found.err
+    return path
+
+
+def test_a_baseline_holds_until_a_figure_is_worse(
+    memscope: Run, whole: Path, tmp_path: Path, baseline: Path
+) -> None:
+    found = memscope("check", whole, "--baseline", baseline)
+    assert found.code == 0
+    assert "residency.uploads_per_step <= 8 layers + 5 % (baseline)" in found.out
+    worse = write_recording(tmp_path / "worse.mscope", run_sweeps("past", 12, 3))
+    found = memscope("check", worse, "--baseline", baseline)
+    assert found.code == 1
+    assert "fail" in found.out
+
+
+def test_a_tolerance_widens_the_baseline(memscope: Run, tmp_path: Path, baseline: Path) -> None:
+    worse = write_recording(tmp_path / "worse.mscope", run_sweeps("past", 12, 3))
+    named = ("check", worse, "--baseline", baseline, "--tolerance")
+    assert memscope(*named, "100%").code == 0
+    assert memscope(*named, "5%").code == 1
+    found = memscope(*named, "wide")
+    assert (found.code, "no tolerance" in found.err) == (2, True)
+    found = memscope("check", worse, "--tolerance", "5%")
+    assert (found.code, "that of a baseline" in found.err) == (2, True)
+
+
+def test_baseline_and_tolerance_of_pyproject(memscope: Run, tmp_path: Path, baseline: Path) -> None:
+    worse = write_recording(tmp_path / "worse.mscope", run_sweeps("past", 12, 3))
+    configure(tmp_path, f'limits = ["{KEPT}"]')
+    assert memscope("check", worse).code == 0
+    configure(tmp_path, f'limits = ["{KEPT}"]', f'baseline = "{baseline.name}"')
+    assert memscope("check", worse).code == 1
+    assert memscope("check", worse, "--tolerance", "100%").code == 0
+    configure(tmp_path, f'baseline = "{baseline.name}"', 'tolerance = "100 %"')
+    assert memscope("check", worse).code == 0
+    assert memscope("check", worse, "--tolerance", "5%").code == 1
+
+
+def test_a_baseline_is_not_held_against_what_is_to_replace_it(
+    memscope: Run, tmp_path: Path, baseline: Path
+) -> None:
+    worse = write_recording(tmp_path / "worse.mscope", run_sweeps("past", 12, 3))
+    configure(tmp_path, f'baseline = "{baseline.name}"', f'limits = ["{KEPT}"]')
+    assert memscope("check", worse, "--write-baseline", baseline).code == 0
+    assert memscope("check", worse).code == 0
+
+
+def test_a_baseline_without_this_section(memscope: Run, whole: Path, baseline: Path) -> None:
+    baseline.write_text(baseline.read_text().replace('["recording"]', '["tests/x.py::test"]'))
+    found = memscope("check", whole, "--baseline", baseline)
+    assert (found.code, "has no section 'recording'" in found.err) == (2, True)
+    configure(baseline.parent, f'baseline = "{baseline.name}"', f'limits = ["{KEPT}"]')
+    assert memscope("check", whole).code == 0
+    missing = memscope("check", whole, "--baseline", "none.toml")
+    assert (missing.code, "does not exist" in missing.err) == (2, True)
+
+
+def test_elsewhere_it_warns(memscope: Run, whole: Path, baseline: Path) -> None:
+    text = baseline.read_text().replace('device = "host"', 'device = "NVIDIA H200"')
+    baseline.write_text(text)
+    found = memscope("check", whole, "--baseline", baseline)
+    assert found.code == 0
+    assert "another machine class (device NVIDIA H200 there, host here)" in found.err
+    assert "memory.peak_bytes" not in found.out.partition("defaults")[0]
+
+
+def test_no_baseline_of_a_partial_recording(memscope: Run, cut: Path, tmp_path: Path) -> None:
+    found = memscope("check", cut, "--write-baseline", tmp_path / "b.toml")
+    assert (found.code, "partial" in found.err) == (2, True)
+    assert not (tmp_path / "b.toml").exists()
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of two ranks of which the second uploads more, and of a helper without a window."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    monkeypatch.setenv("MEMSCOPE_RUN_ID", "one")
+    programs = [("0", run_sweeps("past", 12, 4)), ("1", run_sweeps("past", 12, 3)), ("", [])]
+    for number, (rank, rows) in enumerate(programs):
+        monkeypatch.setenv("RANK", rank)
+        write_recording(folder / f"{number}.mscope", rows)
+    return folder
+
+
+def test_every_process_of_a_run_is_judged(memscope: Run, run_folder: Path) -> None:
+    found = memscope("check", run_folder, *limits(f"{UPLOADS} <= 8"))
+    assert found.code == 1
+    blocks = found.out.split("\n\n")
+    assert len(blocks) == 3
+    assert ["rank 0" in block for block in blocks] == [True, False, False]
+    assert "1 broken" in next(block for block in blocks if "rank 1" in block)
+
+
+def test_what_one_process_has_measured_no_other_needs_to(memscope: Run, run_folder: Path) -> None:
+    assert memscope("check", run_folder, *limits(f"{UPLOADS} <= 9")).code == 0
+    alone = run_folder / "2.mscope"
+    assert memscope("check", alone, *limits("host.rss_bytes.peak > 0")).code == 1
+    assert memscope("check", run_folder, *limits("host.rss_bytes.peak > 0")).code == 1
+
+
+def test_a_baseline_of_all_ranks(memscope: Run, run_folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "b.toml"
+    memscope("check", run_folder, "--write-baseline", path)
+    text = path.read_text()
+    assert '["rank 0"]' in text
+    assert '["rank 1"]' in text
+    assert memscope("check", run_folder, "--baseline", path).code == 0
+    data = json.loads(memscope("check", run_folder, "--baseline", path, "--json").out)
+    named = [[each["limit"] for each in run["limits"] if each["is_named"]] for run in data]
+    assert f"{UPLOADS} <= 8 layers + 5 % (baseline)" in named[0]
+    assert f"{UPLOADS} <= 9 layers + 5 % (baseline)" in named[1]
 
 
 def test_json_of_one_and_of_several(memscope: Run, whole: Path, cut: Path) -> None:
@@ -116,10 +300,18 @@ def test_warmup_can_be_given(memscope: Run, whole: Path) -> None:
     assert memscope("check", whole, "--warm-up", "two").code == 2
 
 
-def test_list_names_every_figure(memscope: Run) -> None:
+def test_list_names_every_figure_and_metric(memscope: Run) -> None:
     found = memscope("check", "--list")
     assert found.code == 0
-    assert "driver.calls_per_step  calls  == 0" in found.out
+    lines = found.out.splitlines()
+    for row in FIGURES:
+        (line,) = [line for line in lines if line.startswith(f"  {row.name} (")]
+        assert row.unit in line
+        assert all(default.limit in line for default in row.limits)
+        assert " ".join(row.advice.split()) in " ".join(found.out.split())
+    for metric in METRICS:
+        assert f"  {metric.name} " in found.out
+    assert max(map(len, lines)) <= 100
 
 
 def test_no_recording_is_wrong_use(memscope: Run) -> None:
