@@ -38,7 +38,8 @@ class Explanation:
     """One diagnosis, or None where nothing failed, with what proves it and what follows.
 
     ``why``: a paragraph. ``figures``: bytes by name, those that are known. ``shares``: parts of the
-    card that add up to ``bar_bytes``; none where too little is known.
+    card that add up to ``bar_bytes``; none where too little is known. ``is_partial``: what it was
+    read from is not whole.
     """
 
     diagnosis: str | None
@@ -52,6 +53,7 @@ class Explanation:
     no_help: tuple[Advice, ...] = ()
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    is_partial: bool = False
 
     @property
     def bar_bytes(self) -> int:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from memscope.analysis.explanation import FIGURES, Advice, Explanation
-from memscope.analysis.memory import find_device
-from memscope.analysis.oom_advice import advise
-from memscope.analysis.oom_balance import Balance, decide
-from memscope.analysis.oom_card import card_shares
+from memscope.analysis.explanation import Advice, Explanation
+from memscope.analysis.killed import host_full
+from memscope.analysis.oom_balance import decide
 from memscope.analysis.oom_situation import Situation, torch_size
-from memscope.analysis.oom_words import write_why
-from memscope.interop.log_context import LogContext
-from memscope.interop.oom_formats import OomMessage
-from memscope.interop.sizes import Size
+from memscope.analysis.recorded_explanation import SOURCE, explain_error, explain_oom
+from memscope.analysis.recorded_oom import RecordedOom, make_situation, read_oom
 from memscope.plan import Needs, Plan, Window, fitting_keep, with_keep, with_policy
 
 if TYPE_CHECKING:
@@ -22,21 +18,43 @@ if TYPE_CHECKING:
     from memscope.analysis.timeline import Timeline
     from memscope.storage import State
 
-_SOURCE = "recording"
-
 
 def explain_timeline(timeline: Timeline, state: State) -> Explanation:
     """The explanation of a recording; diagnosis None where no memory error is in it."""
     engine = [oom for oom in timeline.ooms if oom.scope == "engine"]
     if engine:
-        explanation = _explain_engine(engine[-1], timeline)
+        explanation = _explain_engine(_choose(engine, timeline), timeline)
     elif timeline.ooms:
         explanation = _explain_requests(timeline)
     else:
-        steps = len(timeline.steps)
-        why = f"No out-of-memory error is recorded ({steps:,} steps ended; {state})."
-        explanation = Explanation(None, why, _SOURCE)
-    return dataclasses.replace(explanation, notes=(*explanation.notes, *_notes(timeline, state)))
+        explanation = _explain_nothing(timeline, state)
+    notes = (*explanation.notes, *_notes(timeline, state))
+    return dataclasses.replace(explanation, notes=notes, is_partial=state.is_partial)
+
+
+def _choose(engine: list[OutOfMemory], timeline: Timeline) -> OutOfMemory:
+    """The last error; the one that has the map where the two fail alike."""
+    last, moment = engine[-1], timeline.map_rows.t_ns
+    mapped = next((oom for oom in engine if oom.t_ns == moment and not oom.error), None)
+    if mapped is None or last.error:
+        return last
+    kinds = {decide(make_situation(oom, timeline).balance) for oom in (mapped, last)}
+    return mapped if len(kinds) == 1 else last
+
+
+def _explain_nothing(timeline: Timeline, state: State) -> Explanation:
+    host = host_full(timeline, state)
+    if host is not None and host.is_proven:
+        return Explanation(
+            "not_device_memory",
+            f"Host memory, not the device: {host.sentence}",
+            SOURCE,
+            help=(Advice("a higher memory limit of the container", "its limit is what ran out"),),
+        )
+    killed = f" {host.sentence}" if host else ""
+    steps = len(timeline.steps)
+    why = f"No out-of-memory error is recorded ({steps:,} steps ended; {state}).{killed}"
+    return Explanation(None, why, SOURCE)
 
 
 def read_plan(timeline: Timeline) -> Plan | None:
@@ -60,56 +78,30 @@ def _is_count(value: Any) -> bool:
 
 
 def _explain_engine(oom: OutOfMemory, timeline: Timeline) -> Explanation:
-    message = _message(oom)
-    device = find_device(timeline)
-    name = device.name if device else "the device"
-    situation = Situation(message, Balance(message), LogContext(), device_name=name)
+    if oom.error:
+        return explain_error(oom)
+    recorded = read_oom(oom, timeline)
     plan = read_plan(timeline)
     if plan is not None and not plan.is_fitting:
-        diagnosis, why = "server_budget", _why_budget(situation, plan)
-        help_, no_help = _plan_help(plan), _plan_no_help(plan)
-        unknown: tuple[str, ...] = ()
-    else:
-        diagnosis = decide(situation.balance)
-        why, counsel = write_why(diagnosis, situation), advise(diagnosis, situation)
-        help_, no_help, unknown = counsel.help, counsel.no_help, counsel.unknown
-    return Explanation(
-        diagnosis=diagnosis,
-        why=why,
-        source=_SOURCE,
-        device=0,
-        device_name=name,
-        figures={key: size.bytes for key in FIGURES if (size := getattr(message, key)) is not None},
-        shares=card_shares(_within_limit(situation.balance)),
-        help=help_,
-        no_help=no_help,
-        unknown=unknown,
-        notes=_engine_notes(oom, plan),
+        return _explain_budget(recorded, plan)
+    owners = timeline.fact("probe.oom", "owners")
+    found = explain_oom(recorded, no_owners=owners if isinstance(owners, str) else "")
+    if plan is None:
+        return found
+    counted = f"The plan had counted on {torch_size(plan.needed_bytes)}, which fits."
+    return dataclasses.replace(found, notes=(*found.notes, counted))
+
+
+def _explain_budget(recorded: RecordedOom, plan: Plan) -> Explanation:
+    """The plan did not fit from the start, whatever the map says."""
+    return dataclasses.replace(
+        explain_oom(recorded),
+        diagnosis="server_budget",
+        why=_why_budget(recorded.situation, plan),
+        help=_plan_help(plan),
+        no_help=_plan_no_help(plan),
+        unknown=(),
     )
-
-
-def _message(oom: OutOfMemory) -> OomMessage:
-    def size(key: str) -> Size | None:
-        value = oom.figures.get(key)
-        return Size(value) if value is not None and _is_count(value) else None
-
-    return OomMessage(
-        "recorded",
-        requested=Size(oom.requested_bytes) if oom.requested_bytes >= 0 else None,
-        total=size("total"),
-        free=size("free"),
-        allocated=size("allocated"),
-        reserved=size("reserved"),
-        limit=size("limit"),
-    )
-
-
-def _within_limit(balance: Balance) -> Balance:
-    """The same with the limit as its card, where that is what ran out."""
-    message = balance.message
-    if not balance.is_capped or message.limit is None:
-        return balance
-    return Balance(dataclasses.replace(message, total=message.limit, free=balance.room, limit=None))
 
 
 def _why_budget(situation: Situation, plan: Plan) -> str:
@@ -146,19 +138,12 @@ def _plan_no_help(plan: Plan) -> tuple[Advice, ...]:
     return (Advice("--allocator ...", "whatever gives the bytes, they are more than the limit"),)
 
 
-def _engine_notes(oom: OutOfMemory, plan: Plan | None) -> tuple[str, ...]:
-    where = f"It failed in step {oom.step:,}." if oom.step >= 0 else "It failed before step 0."
-    if plan is None or not plan.is_fitting:
-        return (where,)
-    return (where, f"The plan had counted on {torch_size(plan.needed_bytes)}, which fits.")
-
-
 def _explain_requests(timeline: Timeline) -> Explanation:
     count = timeline.oom_counts["request"]
     return Explanation(
         "server_budget",
         f"{count:,} requests were lost to memory: the KV blocks ran out, the engine went on.",
-        _SOURCE,
+        SOURCE,
         help=(
             Advice("fewer requests at once, shorter ones", "each holds its blocks"),
             Advice("more of the device for KV blocks", "fewer layers kept, smaller weights"),
@@ -167,11 +152,16 @@ def _explain_requests(timeline: Timeline) -> Explanation:
     )
 
 
+def _which(timeline: Timeline) -> str:
+    engine = [oom for oom in timeline.ooms if oom.scope == "engine"]
+    return "the last kept" if _choose(engine, timeline) is engine[-1] else "the one with the map"
+
+
 def _notes(timeline: Timeline, state: State) -> tuple[str, ...]:
     notes = []
     engine, requests = timeline.oom_counts["engine"], timeline.oom_counts["request"]
     if engine > 1:
-        notes.append(f"{engine:,} out-of-memory errors are recorded; this is the last kept.")
+        notes.append(f"{engine:,} out-of-memory errors are recorded; this is {_which(timeline)}.")
     if engine and requests:
         notes.append(f"{requests:,} requests were lost to memory besides.")
     if state.is_partial:

@@ -24,6 +24,7 @@ FIGURES = ("free", "allocated", "reserved", "total", "limit", "active")
 class OutOfMemory:
     """One out-of-memory error. ``figures``: free, allocated, reserved, total, limit, in bytes.
 
+    ``source``: "observer" (torch's), "exception", or "" where the program recorded it itself.
     ``error``: what the exception said, where it is known by that alone. ``stream``: of the request,
     where torch's observer told of it. ``frames``: who asked, the innermost first.
     """
@@ -35,6 +36,7 @@ class OutOfMemory:
     figures: dict[str, int]
     device: int = -1
     stream: int = -1
+    source: str = ""
     error: str = ""
     frames: tuple[str, ...] = ()
 
@@ -131,6 +133,7 @@ def _out_of_memory(batch: Batch, row: int) -> OutOfMemory:
         figures={key: value for key in FIGURES if (value := as_count(data.get(key))) is not None},
         device=int(batch["device"][row]),
         stream=int(batch["stream"][row]),
+        source=_text(data.get("source")),
         error=_text(data.get("error")),
         frames=_texts(data.get("frames")),
     )

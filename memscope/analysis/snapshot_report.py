@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from memscope.analysis.block_map import LEGEND, block_map
 from memscope.analysis.fragmentation import Bucket
-from memscope.analysis.holders import Holder, count_blocks, name_stream
+from memscope.analysis.holders import NO_STACK, Holder, count_blocks, name_stream
 from memscope.analysis.memory_map import MemoryMap
 from memscope.analysis.snapshot_analysis import SnapshotAnalysis
 from memscope.units import format_bytes
@@ -75,7 +75,8 @@ def _percent(ratio: float | None) -> str:
 
 def _pins(found: SnapshotAnalysis) -> Iterable[str]:
     for pin in found.pins:
-        who = f", most from {pin.holders[0].name[:_NAME]}" if pin.holders else ""
+        known = [holder.name for holder in pin.holders if holder.name != NO_STACK]
+        who = f", most from {known[0][:_NAME]}" if known else ""
         yield (
             f"{format_bytes(pin.free_bytes)} of a segment of {format_bytes(pin.bytes)}, by "
             f"{count_blocks(pin.live_blocks)} of {format_bytes(pin.live_bytes)}{who}"

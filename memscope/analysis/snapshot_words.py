@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from memscope.analysis.holders import count_blocks, name_stream
+from memscope.analysis.holders import NO_STACK, Holder, count_blocks, name_stream
 from memscope.analysis.snapshot_analysis import SnapshotAnalysis
 from memscope.analysis.snapshot_oom import OomMoment
 from memscope.units import format_bytes
@@ -15,6 +15,17 @@ def why(found: SnapshotAnalysis) -> str:
     if found.oom is None:
         return _QUIET[found.diagnosis](found)
     return f"{_asked(found.oom)} {_REASONS[found.diagnosis or 'unknown'](found, found.oom)}"
+
+
+def evidence(found: SnapshotAnalysis, diagnosis: str) -> str:
+    """What the map proves of an error that is described elsewhere; "" where nothing."""
+    make = _REASONS.get(diagnosis)
+    return make(found, found.oom) if make and found.oom is not None else ""
+
+
+def largest_holder(found: SnapshotAnalysis) -> str:
+    """Who holds most, as a sentence; "" where nobody is known."""
+    return _largest_holder(found).strip()
 
 
 def notes(found: SnapshotAnalysis) -> tuple[str, ...]:
@@ -71,8 +82,8 @@ def _fragmented(found: SnapshotAnalysis, oom: OomMoment) -> str:
     pinned = found.pins[0] if found.pins else None
     who = (
         f" A segment of {format_bytes(pinned.bytes)} is pinned by "
-        f"{count_blocks(pinned.live_blocks)} ({format_bytes(pinned.live_bytes)}), "
-        f"most from {pinned.holders[0].name}."
+        f"{count_blocks(pinned.live_blocks)} ({format_bytes(pinned.live_bytes)})"
+        f"{_most_from(pinned.holders)}."
         if pinned and pinned.holders
         else ""
     )
@@ -210,10 +221,16 @@ def _growth_figures(found: SnapshotAnalysis) -> str:
 
 
 def _largest_holder(found: SnapshotAnalysis) -> str:
-    if not found.stack_holders:
+    known = [holder for holder in found.stack_holders if holder.name != NO_STACK]
+    if not known:
         return ""
-    first = found.stack_holders[0]
+    first = known[0]
     return f" The largest holder is {first.name} with {format_bytes(first.bytes)}."
+
+
+def _most_from(holders: Sequence[Holder]) -> str:
+    known = [holder.name for holder in holders if holder.name != NO_STACK]
+    return f", most from {known[0]}" if known else ""
 
 
 def _hidden_limit(oom: OomMoment) -> str | None:

@@ -29,13 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain and print; 0 whatever the diagnosis is."""
+    """Explain and print; 0 whatever the diagnosis is, 3 where a recording is partial."""
     explanation = explain(args.file)
     if args.json:
         print(json.dumps(explanation.to_json(), indent=2, allow_nan=False))
     else:
         print("\n".join(explanation_lines(explanation)))
-    return 0
+    return 3 if explanation.is_partial else 0
 
 
 def explain(name: str) -> Explanation:

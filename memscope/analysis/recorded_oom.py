@@ -1,0 +1,159 @@
+"""One out-of-memory error of a recording: its counters, and what the map of that moment proves.
+
+What a map cannot know goes first: the card, a limit, and what lies outside torch.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from memscope.analysis.fragmentation import buckets
+from memscope.analysis.growth import Growth, analyse_growth
+from memscope.analysis.holders import name_stack
+from memscope.analysis.memory_map import SMALL_BYTES, SMALL_SEGMENT_BYTES
+from memscope.analysis.oom_balance import Balance, decide
+from memscope.analysis.oom_situation import Situation, torch_size
+from memscope.analysis.rare_rows import OutOfMemory, as_count
+from memscope.analysis.recorded_map import FACT, RecordedMap, recorded_map
+from memscope.analysis.snapshot_analysis import SnapshotAnalysis, analyse_snapshot
+from memscope.analysis.snapshot_oom import OomMoment, decide_oom
+from memscope.interop.log_context import LogContext
+from memscope.interop.oom_formats import OomMessage
+from memscope.interop.sizes import Size
+from memscope.interop.snapshot_values import Stacks
+
+if TYPE_CHECKING:
+    from memscope.analysis.timeline import Timeline
+
+MAX_BYTES = 1 << 60
+# What the counters decide against the map, which does not carry them.
+_OF_COUNTERS = ("request_too_large", "not_device_memory", "oversubscribed", "outside")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedOom:
+    """``found``: the map's analysis, None where this error has no map.
+
+    ``growth``: what the program's own steps kept, where they kept more and more.
+    """
+
+    oom: OutOfMemory
+    situation: Situation
+    map: RecordedMap | None
+    found: SnapshotAnalysis | None
+    growth: Growth | None
+
+    @property
+    def balance(self) -> Balance:
+        """Its counters against each other."""
+        return self.situation.balance
+
+    @property
+    def is_of_map(self) -> bool:
+        """Whether the map has the say."""
+        return self.found is not None and self.diagnosis == self.found.diagnosis
+
+    @property
+    def diagnosis(self) -> str:
+        """What the figures prove."""
+        by_counters = decide(self.balance)
+        if by_counters in _OF_COUNTERS:
+            return by_counters
+        grown = int(self.growth.rise_bytes) if self.growth else 0
+        if self.found is None or self.found.oom is None:
+            missing = self.balance.missing or 0
+            is_short = by_counters in ("shortage", "memory_fraction")
+            return "growth" if is_short and grown >= missing > 0 else by_counters
+        by_map = decide_oom(self.found.oom, grown_bytes=grown)
+        return "memory_fraction" if by_map == "shortage" and self.balance.is_capped else by_map
+
+    @property
+    def asked_by(self) -> str | None:
+        """The program's own frame that asked; None where it is not known."""
+        frames = self.oom.frames
+        if not frames:
+            return None
+        return name_stack(Stacks(frames=list(frames), stacks=[tuple(range(len(frames)))]), 0)
+
+
+def read_oom(oom: OutOfMemory, timeline: Timeline) -> RecordedOom:
+    """``oom`` with all that the recording knows of it."""
+    situation = make_situation(oom, timeline)
+    found = recorded_map(timeline)
+    is_its_map = found is not None and found.t_ns == oom.t_ns
+    analysis = _analyse(found, oom, situation.balance) if found and is_its_map else None
+    return RecordedOom(oom, situation, found if is_its_map else None, analysis, _growth(timeline))
+
+
+def make_situation(oom: OutOfMemory, timeline: Timeline) -> Situation:
+    """The error as advice is made from it; torch's own is told apart from our runner's."""
+    message = _message(oom)
+    name = timeline.fact(f"cuda.{max(oom.device, 0)}", "name") or timeline.fact("device.0", "name")
+    context = LogContext(torch_version=_version(timeline))
+    settings = timeline.fact("torch.allocator", "settings")
+    if isinstance(settings, str):
+        context.settings = settings
+    return Situation(message, Balance(message), context, device_name=str(name or "the device"))
+
+
+def _message(oom: OutOfMemory) -> OomMessage:
+    def size(key: str) -> Size | None:
+        value = as_count(oom.figures.get(key))
+        return Size(value) if value is not None and value < MAX_BYTES else None
+
+    is_torch = oom.source == "observer"
+    requested = oom.requested_bytes
+    return OomMessage(
+        "torch" if is_torch else "recorded",
+        requested=Size(requested) if 0 <= requested < MAX_BYTES else None,
+        total=size("total"),
+        free=size("free"),
+        allocated=size("allocated"),
+        reserved=size("reserved"),
+        active=size("active"),
+        limit=size("limit"),
+        is_sentence=is_torch,
+    )
+
+
+def _version(timeline: Timeline) -> tuple[int, ...]:
+    match = re.match(r"(\d{1,4})\.(\d{1,4})", str(timeline.fact(FACT, "torch")))
+    return (int(match[1]), int(match[2])) if match else ()
+
+
+def _analyse(found: RecordedMap, oom: OutOfMemory, balance: Balance) -> SnapshotAnalysis:
+    """The map as that of a snapshot, with this error in it."""
+    analysis = analyse_snapshot(found.snapshot, found.device)
+    split = found.snapshot.settings.get("max_split_size")
+    requested = max(oom.requested_bytes, 0)
+    moment = OomMoment(
+        event=0,
+        # Torch tells what it asked the driver for: small requests share a segment.
+        requested_bytes=SMALL_BYTES if requested == SMALL_SEGMENT_BYTES else requested,
+        device_free_bytes=balance.room.bytes if balance.room else None,
+        stream=max(oom.stream, 0),
+        pool=0,
+        stack=-1,
+        max_split_bytes=split if type(split) is int and 0 < split < 1 << 50 else 0,
+        memory=analysis.memory,
+        buckets=buckets(analysis.memory),
+    )
+    return replace(analysis, oom=moment)
+
+
+def _growth(timeline: Timeline) -> Growth | None:
+    """Growth by steps of the program's own: loading a model grows by the second as well."""
+    if timeline.facts.get("run.step_source") in (None, "second"):
+        return None
+    found = analyse_growth(timeline, "allocated")
+    return found if isinstance(found, Growth) and found.is_plain else None
+
+
+def growth_sentence(growth: Growth) -> str:
+    """What the steps kept, in figures."""
+    return (
+        f"allocated memory grows by {torch_size(round(growth.slope))} a step over "
+        f"{growth.steps:,.0f} steps, {torch_size(round(growth.rise_bytes))} in all"
+    )
