@@ -13,20 +13,19 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
-from memscope import events
 from memscope.backlog import Backlog
+from memscope.emitter import Emitter
 from memscope.output_file import check_writable, unwritable
 from memscope.pin_signal import PinSignal
+from memscope.probe_list import Probe, ProbeList
 from memscope.retention import DEFAULT_KEEP_LAST, parse_keep_last
 from memscope.rows import Row, make_emit
 from memscope.segments import Segments
-
-Probe = Callable[["Recorder"], None]
 
 WAKE_SECONDS = 0.05
 FLUSH_SECONDS = 0.5
@@ -40,7 +39,7 @@ _open_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 _active: list[Recorder] = []
 
 
-class Recorder:
+class Recorder(Emitter):
     """Writes one recording. Off is None: call sites guard, there is no null object."""
 
     def __init__(
@@ -57,16 +56,12 @@ class Recorder:
         """
         limit = parse_keep_last(keep_last)
         self.path = Path(path)
-        self.clock = _clock
         self.stopped: str | None = None  # why nothing is recorded any more
         self._rows: list[Row] = []
-        self.emit, self._switch_off = make_emit(self._rows)
-        self._all_probes = tuple(probes)  # a probe that has failed leaves the list below
-        self._probes = list(probes)
+        emit, self._switch_off = make_emit(self._rows)
+        super().__init__(emit)
+        self._probes = ProbeList(probes)
         self._backlog = Backlog()
-        self._step = -1
-        self._is_in_step = False
-        self.step_source: str | None = None  # who begins and ends steps, once somebody has said so
         self._wake = threading.Event()
         self._flushes: list[threading.Event] = []  # set once the rows of their moment are written
         self._closing = False
@@ -77,80 +72,12 @@ class Recorder:
         self._pin_signal = PinSignal(self.mark) if limit is not None else None
         self._start_thread()
         _open_recorders.add(self)
-        self._begin_probes()
+        self._probes.begin(self)
 
     @property
     def dropped_rows(self) -> int:
         """Rows that became sums because the backlog was full."""
         return self._backlog.dropped_rows
-
-    # -- the program's side -------------------------------------------------------------------
-
-    def fact(self, key: str, data: object) -> None:
-        """Record something learnt; the last value of a key counts."""
-        self.emit(events.FACT, name=key, data=data)
-
-    def sample(
-        self,
-        metric: str,
-        *,
-        bytes: int | None = None,
-        value: float | None = None,
-        step: int = -1,
-        layer: int = -1,
-        device: int = -1,
-    ) -> None:
-        """Record one reading of ``metric``. A reading that could not be had is not recorded."""
-        self.emit(events.SAMPLE, step, layer, metric, bytes, value=value, device=device)
-
-    def mark(self, name: str) -> None:
-        """A moment of the user's own."""
-        self.emit(events.MARK, self.open_step, name=name)
-
-    @contextlib.contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """A stretch of the user's own."""
-        start = _clock()
-        try:
-            yield
-        finally:
-            self.emit(events.PHASE, self.open_step, name=name, duration_ns=_clock() - start)
-
-    def take_steps(self, source: str) -> None:
-        """Steps come from ``source`` from now on: whoever made them before ceases."""
-        if self.step_source != source:
-            self.step_source = source
-            self._is_in_step = False
-            self.fact("run.step_source", source)
-
-    @contextlib.contextmanager
-    def step(self) -> Iterator[int]:
-        """One step; its number is yielded. Rows that belong to it are emitted inside."""
-        self.take_steps("program")
-        number, start = self.begin_step(), _clock()
-        try:
-            yield number
-        except BaseException as error:
-            self._note_error(error)
-            raise
-        finally:
-            self.end_step(number, start)
-
-    @property
-    def open_step(self) -> int:
-        """Number of the step that has begun and not ended; -1 outside of one."""
-        return self._step if self._is_in_step else -1
-
-    def begin_step(self) -> int:
-        """Begin a step that no block encloses; its number. ``end_step`` ends it."""
-        self._step += 1
-        self._is_in_step = True
-        return self._step
-
-    def end_step(self, number: int, start_ns: int) -> None:
-        """End a step that began at ``start_ns`` by ``clock``."""
-        self._is_in_step = False
-        self.emit(events.STEP, number, duration_ns=_clock() - start_ns)
 
     def flush(self, timeout_s: float) -> bool:
         """Have all rows of this moment written; whether they were within ``timeout_s``.
@@ -173,7 +100,7 @@ class Recorder:
         self._wake.set()
         self._thread.join()
         self._switch_off()
-        self._close_probes()
+        self._probes.close()
         self._end()
 
     @property
@@ -210,7 +137,7 @@ class Recorder:
             while not is_last:
                 is_last = self._closing  # read before, so that what came until then is written
                 if is_last:
-                    self._sample_probes()  # the last readings are of one moment
+                    self._probes.sample(self)  # the last readings are of one moment
                 self._drain()
                 with self._turn:
                     if self._is_paused:
@@ -229,7 +156,7 @@ class Recorder:
             now = time.monotonic()
             if now - sampled >= SAMPLE_SECONDS:
                 sampled = now
-                self._sample_probes()
+                self._probes.sample(self)
             self._bound_backlog()
             is_due = len(rows) >= FLUSH_ROWS or (rows and now - flushed >= FLUSH_SECONDS)
             if is_due or self._flushes:
@@ -269,36 +196,11 @@ class Recorder:
         if len(self._rows) >= MAX_BACKLOG_ROWS:
             self._backlog.shorten(self._rows, FLUSH_ROWS)
 
-    def _sample_probes(self) -> None:
-        for probe in tuple(self._probes):
-            try:
-                probe(self)
-            except Exception as error:
-                self._probes.remove(probe)
-                name = getattr(probe, "name", type(probe).__name__)
-                self.fact(f"probe.{name}", {"stopped": f"{type(error).__name__}: {error}"})
-
-    def _begin_probes(self) -> None:
-        """On the program's thread; on the writer's they are asked for readings."""
-        for probe in self._all_probes:
-            begin = getattr(probe, "begin", None)
-            if begin is not None:
-                with contextlib.suppress(Exception):
-                    begin(self)
-
-    def _close_probes(self) -> None:
-        """Let go of what probes hold in the program, such as a function that they wrapped."""
-        for probe in self._all_probes:
-            close = getattr(probe, "close", None)
-            if close is not None:
-                with contextlib.suppress(Exception):
-                    close()
-
     def _stop(self, reason: str) -> None:
         """Give up recording; the program goes on."""
         self.stopped = reason
         self._switch_off()
-        self._close_probes()
+        self._probes.close()
         self._rows.clear()
         self._answer_flushes(len(self._flushes))
         with contextlib.suppress(Exception):
@@ -343,7 +245,7 @@ class Recorder:
         self.stopped = "forked"
         with contextlib.suppress(ValueError):
             _active.remove(self)
-        self._close_probes()
+        self._probes.close()
         self._restore_signal()
         self._segments.close()
 

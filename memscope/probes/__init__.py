@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memscope.probe_list import Probe
 from memscope.probes.allocator import AllocatorProbe
 from memscope.probes.allocator_flush import FlushProbe
 from memscope.probes.cgroup import CgroupProbe
@@ -13,7 +14,6 @@ from memscope.probes.kv_cache import KvCacheProbe
 from memscope.probes.nvml import NvmlProbe
 from memscope.probes.oom import OomProbe
 from memscope.probes.pinned import PinnedProbe
-from memscope.writer import Probe
 
 
 def default_probes(*, history: int = 0, cupti: bool = False) -> Sequence[Probe]:

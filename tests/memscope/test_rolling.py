@@ -93,7 +93,8 @@ def test_a_segment_opens_at_every_moment_of_a_roll(
 
 def test_a_follower_goes_on_across_segments_and_misses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "run.mscope"
-    process, seen = start(path, 3.0), []
+    seen: list[int] = []
+    process = start(path, 3.0)
     with Chain(path, is_followed=True) as chain:
         while not seen or process.poll() is None:
             for piece in chain.poll():

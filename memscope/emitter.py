@@ -1,0 +1,90 @@
+"""What a program says to a recorder: facts, readings, marks, phases and steps."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from memscope import events
+from memscope.rows import Emit
+
+
+class Emitter:
+    """Turns what is said into rows, on the thread that says it."""
+
+    def __init__(self, emit: Emit) -> None:
+        self.emit = emit
+        self.clock = time.perf_counter_ns
+        self._step = -1
+        self._is_in_step = False
+        self.step_source: str | None = None  # who begins and ends steps, once somebody has said so
+
+    def fact(self, key: str, data: object) -> None:
+        """Record something learnt; the last value of a key counts."""
+        self.emit(events.FACT, name=key, data=data)
+
+    def sample(
+        self,
+        metric: str,
+        *,
+        bytes: int | None = None,
+        value: float | None = None,
+        step: int = -1,
+        layer: int = -1,
+        device: int = -1,
+    ) -> None:
+        """Record one reading of ``metric``. A reading that could not be had is not recorded."""
+        self.emit(events.SAMPLE, step, layer, metric, bytes, value=value, device=device)
+
+    def mark(self, name: str) -> None:
+        """A moment of the user's own."""
+        self.emit(events.MARK, self.open_step, name=name)
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """A stretch of the user's own."""
+        start = self.clock()
+        try:
+            yield
+        finally:
+            self.emit(events.PHASE, self.open_step, name=name, duration_ns=self.clock() - start)
+
+    def take_steps(self, source: str) -> None:
+        """Steps come from ``source`` from now on: whoever made them before ceases."""
+        if self.step_source != source:
+            self.step_source = source
+            self._is_in_step = False
+            self.fact("run.step_source", source)
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[int]:
+        """One step; its number is yielded. Rows that belong to it are emitted inside."""
+        self.take_steps("program")
+        number, start = self.begin_step(), self.clock()
+        try:
+            yield number
+        except BaseException as error:
+            self._note_error(error)
+            raise
+        finally:
+            self.end_step(number, start)
+
+    @property
+    def open_step(self) -> int:
+        """Number of the step that has begun and not ended; -1 outside of one."""
+        return self._step if self._is_in_step else -1
+
+    def begin_step(self) -> int:
+        """Begin a step that no block encloses; its number. ``end_step`` ends it."""
+        self._step += 1
+        self._is_in_step = True
+        return self._step
+
+    def end_step(self, number: int, start_ns: int) -> None:
+        """End a step that began at ``start_ns`` by ``clock``."""
+        self._is_in_step = False
+        self.emit(events.STEP, number, duration_ns=self.clock() - start_ns)
+
+    def _note_error(self, error: BaseException) -> None:
+        """An exception is on its way out of a step."""
