@@ -16,7 +16,7 @@ import pytest
 from memscope import events
 from memscope.errors import MemscopeError
 from memscope.recording import Recording
-from memscope.writer import Recorder, active_recorder, record
+from memscope.writer import FLUSH_ROWS, Recorder, active_recorder, record
 
 
 def rows_of(path: Path) -> list[tuple[int, int, int, str | None]]:
@@ -244,15 +244,18 @@ def test_a_backlog_becomes_sums_and_is_counted(
 ) -> None:
     monkeypatch.setattr("memscope.writer.MAX_BACKLOG_ROWS", 10_000)
     with Recorder(tmp_path / "run.mscope") as recorder:
-        for number in range(200_000):
+        recorder._pause()  # its thread, so that rows wait however fast it is
+        for number in range(20_000):
             recorder.emit(events.UPLOAD, number // 1000, 1, "slab", 10, 5)
         recorder.fact("kept", 1)
+        recorder._resume()
+        assert recorder.flush(30.0)
     rows = rows_of(tmp_path / "run.mscope")
     whole = [row for row in rows if row[0] == events.UPLOAD]
     sums = [row for row in rows if row[0] == events.DROPPED]
-    assert recorder.dropped_rows > 0
+    assert recorder.dropped_rows == 20_000 - FLUSH_ROWS
     assert sum(row[2] for row in sums) == recorder.dropped_rows * 10
-    assert len(whole) + recorder.dropped_rows == 200_000
+    assert len(whole) + recorder.dropped_rows == 20_000
     assert [row[3] for row in rows if row[0] == events.FACT] == ["kept"]
 
 
@@ -310,7 +313,9 @@ def test_a_flush_ends_in_time_where_nothing_is_written(
     assert not recorder.flush(0.05)
     recorder._resume()
     assert recorder.flush(10.0)
-    monkeypatch.setattr(recorder._segments, "write", lambda rows: (_ for _ in ()).throw(OSError(28, "full")))
+    monkeypatch.setattr(
+        recorder._segments, "write", lambda rows: (_ for _ in ()).throw(OSError(28, "full"))
+    )
     recorder.mark("lost")
     assert not recorder.flush(10.0)
     assert not recorder.flush(10.0)
@@ -324,6 +329,31 @@ def test_data_is_read_back_as_it_was(tmp_path: Path, data: object) -> None:
     with Recording(tmp_path / "run.mscope") as recording:
         expected = {"path": "x"} if data == {"path": Path("x")} else data
         assert next(recording.batches()).data(0) == expected
+
+
+class Loud:
+    """Whoever asks what it is gets an exception."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("nothing to see")
+
+    __str__ = __repr__
+
+
+ENDLESS: list[object] = []
+ENDLESS.append(ENDLESS)
+
+
+@pytest.mark.parametrize("data", [{(1, 2): "a"}, ENDLESS, {"a": Loud()}, Loud(), {b"k": 1}])
+def test_a_fact_that_json_has_no_form_for_is_kept_as_text(tmp_path: Path, data: object) -> None:
+    with Recorder(tmp_path / "run.mscope") as recorder:
+        recorder.fact("odd", data)
+        recorder.mark("after it")
+    assert recorder.stopped is None
+    with Recording(tmp_path / "run.mscope") as recording:
+        read = next(recording.batches()).data(0)
+    assert set(read) == {"text", "note"}
+    assert read["note"].startswith("no JSON: ")
 
 
 def test_no_thread_of_ours_lives_at_a_fork(tmp_path: Path) -> None:

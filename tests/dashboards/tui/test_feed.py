@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import tracemalloc
@@ -10,9 +11,12 @@ from pathlib import Path
 import pytest
 from growing import MS, GrowingFile, facts, recorded, step
 
+from memscope import events
 from memscope.analysis.summary import summarize
 from memscope.analysis.timeline import read_timeline
 from memscope.recording import open_recording
+from memscope.rows import make_row
+from memscope.segments import Segments
 from memscope_dashboards.tui.feed import Feed, Snapshot
 
 
@@ -89,6 +93,32 @@ def test_attaches_to_the_file_that_takes_its_place(path: Path) -> None:
     assert (batches(after), after.attachments) == (2, 2)
     assert after.steps is not None
     assert after.steps.step.tolist() == [0]
+
+
+def test_goes_on_with_the_next_segments_of_the_same_recording(path: Path) -> None:
+    segments, feed, written = Segments(path, 1 << 18, 0), Feed(path), 0
+    counts = []
+    for number in range(60):
+        rows = [
+            make_row(events.UPLOAD, os.urandom(400).hex(), None, t_ns=number, step=number)
+            for _ in range(20)
+        ]
+        segments.write([*rows, make_row(events.STEP, None, None, t_ns=number, step=number)])
+        written += 21
+        segments.tidy()
+        if number % 3 == 0:
+            snapshot = feed.poll()
+            assert snapshot.summary is not None
+            assert (snapshot.problem, snapshot.attachments) == (None, 1)
+            counts.append((snapshot.summary.events, snapshot.summary.steps))
+            assert counts[-1] == (written, number + 1)
+    assert segments.removed.segments, "segments that the feed had seen are gone by now"
+    late = Feed(path).poll().summary
+    assert late is not None
+    with open_recording(path) as recording:
+        after = summarize(read_timeline(recording), recording.state)
+    assert late.to_json() == after.to_json()
+    assert late.state.removed_rows > 0
 
 
 def test_keeps_what_it_read_where_the_file_is_removed(path: Path) -> None:
