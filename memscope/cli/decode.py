@@ -17,6 +17,7 @@ from memscope.cli.output import default_path
 from memscope.cli.progress import ProgressBars
 from memscope.errors import MemscopeError
 from memscope.plan import POLICIES
+from memscope.text import clean
 from memscope.units import parse_bytes
 
 if TYPE_CHECKING:
@@ -74,8 +75,11 @@ def decode_recorded(args: argparse.Namespace, path: Path) -> Decoded:
     check_writable(path, force=args.force)
     settings = settings_of(args)
     with ProgressBars() as bars:
+        checkpoint = open_model(args.model, bars.update)
+        loaded = f"{clean(checkpoint.name, 80)}: {checkpoint.config.describe()}"
+        print(f"memscope: {loaded}", file=sys.stderr)
         request = prepare(
-            open_model(args.model, bars.update),
+            checkpoint,
             args.prompt,
             settings,
             max_tokens=args.max_tokens,
