@@ -108,6 +108,11 @@ class MapRows:
         return join(self._parts) if self._parts else None
 
     @property
+    def version(self) -> tuple[int, int]:
+        """Another one once rows have come."""
+        return self.t_ns, self._kept
+
+    @property
     def pools(self) -> tuple[PoolId, ...]:
         """Memory pools by number; the default one is 0."""
         return self._pools.values

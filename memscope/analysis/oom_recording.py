@@ -32,6 +32,18 @@ def explain_timeline(timeline: Timeline, state: State) -> Explanation:
     return dataclasses.replace(explanation, notes=notes, is_partial=state.is_partial)
 
 
+def oom_sentence(timeline: Timeline) -> str | None:
+    """Why memory ran out, in one paragraph, where a program of torch ran out of it."""
+    engine = [oom for oom in timeline.ooms if oom.scope == "engine"]
+    if not engine:
+        return None
+    count = timeline.oom_counts["engine"]
+    times = f" {count:,} times" if count > 1 else ""
+    oom = _choose(engine, timeline)
+    where = f" in step {oom.step:,}" if oom.step >= 0 else ""
+    return f"Out of memory{times}{where}. {_explain_engine(oom, timeline).why}"
+
+
 def _choose(engine: list[OutOfMemory], timeline: Timeline) -> OutOfMemory:
     """The last error; the one that has the map where the two fail alike."""
     last, moment = engine[-1], timeline.map_rows.t_ns

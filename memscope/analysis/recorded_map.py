@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ Numbers = npt.NDArray[np.int64]
 
 FACT = "torch.map"
 _PLAIN = (str, int, float, bool)
+_known: WeakKeyDictionary[MapRows, tuple[object, RecordedMap | None]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,19 @@ def recorded_map(timeline: Timeline) -> RecordedMap | None:
     ``recorded_map(read_timeline(recording)).memory`` is the ``MemoryMap`` of the device that ran
     out of memory.
     """
-    rows = timeline.map_rows
+    rows, fact = timeline.map_rows, timeline.facts.get(FACT)
+    key = rows.version, str(fact)
+    known = _known.get(rows)
+    if known is None or known[0] != key:  # a view that is live asks again and again
+        known = _known[rows] = key, _make(rows, fact if isinstance(fact, dict) else {})
+    return known[1]
+
+
+def _make(rows: MapRows, fact: dict[str, Any]) -> RecordedMap | None:
     table = rows.table
     if table is None or float(table.bytes.sum(dtype=np.float64)) >= 1 << 62:
         return None
     segments, blocks, missing = _tables(table)
-    fact = timeline.facts.get(FACT)
-    fact = fact if isinstance(fact, dict) else {}
     device = as_count(fact.get("device"))
     if device is None:
         device = _fullest(segments)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from memscope.analysis.allocator_sentences import write_allocator_sentences
 from memscope.analysis.figure import Missing
+from memscope.analysis.killed import host_full
 from memscope.analysis.memory import find_device
+from memscope.analysis.oom_recording import oom_sentence
 from memscope.analysis.residency import analyse_residency, wait_ms_per_step
 from memscope.analysis.timeline import Timeline
 from memscope.header import SEGMENT_FACT
 from memscope.plan import POLICIES, Needs, Plan, Window, advice
+from memscope.storage import State
 from memscope.units import format_bytes, format_seconds, format_value
 
 PARTS = ("slab_bytes", "head_bytes", "kv_bytes", "fixed_bytes", "headroom_bytes")
 
 
-def write_sentences(timeline: Timeline) -> tuple[str, ...]:
+def write_sentences(timeline: Timeline, state: State) -> tuple[str, ...]:
     """What a reader of this recording should know, most pressing first."""
+    killed = host_full(timeline, state)
     found = (
         _stopped(timeline),
+        killed.sentence if killed else None,
         _out_of_memory(timeline),
         *write_allocator_sentences(timeline),
         _no_step(timeline),
@@ -42,6 +47,8 @@ def _out_of_memory(timeline: Timeline) -> str | None:
     engine = [oom for oom in timeline.ooms if oom.scope == "engine"]
     if not engine:
         return None
+    if engine[-1].source:
+        return oom_sentence(timeline)
     oom = engine[0]
     where = f" in step {oom.step}" if oom.step >= 0 else ""
     asked = f"{format_bytes(oom.requested_bytes)} requested" if oom.requested_bytes >= 0 else ""

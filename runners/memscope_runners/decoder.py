@@ -15,6 +15,7 @@ import torch
 from memscope import events
 from memscope.errors import OutOfMemory
 from memscope.plan import Needs, Plan, Window, advice
+from memscope.probes.oom_errors import recorded_by_caller
 from memscope.units import parse_bytes
 from memscope_runners.memory.allocators import Allocator, check_allocator, make_allocator
 from memscope_runners.memory.choice import kind_of, make_device
@@ -251,7 +252,8 @@ class Decoder:
     @contextlib.contextmanager
     def _reporting_oom(self, step: int) -> Iterator[None]:
         try:
-            yield
+            with recorded_by_caller():
+                yield
         except DeviceOutOfMemory as error:
             raise self._report_oom(error, step) from None
         except torch.OutOfMemoryError as error:

@@ -37,7 +37,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 def use(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oom, "_attached", {})
     monkeypatch.setattr(oom, "_totals", {})
-    monkeypatch.setitem(sys.modules, "torch", fake)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "torch", fake)
 
 
 def begin(path: Path, fake: FakeCuda, history: int = 0) -> Recorder:
