@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 from memscope.errors import MemscopeError
 
 FORWARDED = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
+FROM_TERMINAL = ("SIGINT", "SIGQUIT")  # sent to the whole group as a rule: the program has it, too
 RESTORED = ("SIGPIPE", "SIGXFSZ")  # Python ignores them; a program inherits that
 # While we do not wait yet, a thread of a library may take SIGCHLD, and it is lost.
 LOOK_SECONDS = 0.5
@@ -29,6 +31,8 @@ def command_words(words: Sequence[str]) -> list[str]:
         )
     if words[0] in ("-m", "-c") or words[0].endswith((".py", ".pyz")) or os.path.isdir(words[0]):
         return [sys.executable, *words]
+    if os.sep in words[0] and os.path.exists(words[0]) and not os.access(words[0], os.X_OK):
+        raise _unstartable(words[0], PermissionError(errno.EACCES, "Permission denied"))
     if shutil.which(words[0]) is None:
         raise MemscopeError(f"There is no program {words[0]}.", "Check its name and PATH.")
     return list(words)
@@ -45,6 +49,7 @@ def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
     forwarded = {getattr(signal, name) for name in FORWARDED}
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*forwarded, signal.SIGCHLD})
+    caught = _Caught(forwarded)
     try:
         pid = os.posix_spawnp(
             command[0],
@@ -53,11 +58,52 @@ def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
             setsigmask=before,
             setsigdef=[getattr(signal, name) for name in RESTORED],
         )
-        return exit_code(_wait(pid, forwarded))
+        return exit_code(_wait(pid, forwarded, caught))
     except OSError as error:
-        raise MemscopeError(f"{command[0]} cannot be run ({error.strerror}).") from None
+        raise _unstartable(command[0], error) from None
     finally:
+        caught.restore()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Caught:
+    """Signals that a thread of a library took in this one's stead, kept to be sent on.
+
+    Such a thread blocks none; without a handler one of them would end this process alone.
+    """
+
+    def __init__(self, signals: set[signal.Signals]) -> None:
+        self._pending: list[int] = []
+        self._before = {
+            each: signal.signal(each, self._keep)
+            for each in signals
+            if signal.getsignal(each) is not signal.SIG_IGN  # the program ignores it as well
+        }
+
+    def take(self) -> list[int]:
+        """Those that came since the last call."""
+        taken, self._pending = self._pending, []
+        return taken
+
+    def restore(self) -> None:
+        """As the handlers were."""
+        for each, handler in self._before.items():
+            signal.signal(each, handler)
+
+    def _keep(self, number: int, _: object) -> None:
+        if signal.Signals(number).name not in FROM_TERMINAL:
+            self._pending.append(number)
+
+
+def _unstartable(name: str, error: OSError) -> MemscopeError:
+    if error.errno == errno.EACCES:
+        return MemscopeError(f"{name} is not executable.", f"Make it so: chmod +x {name}")
+    if error.errno == errno.ENOEXEC:
+        return MemscopeError(
+            f"{name} is no program that the system can start.",
+            "Begin it with a line like #!/bin/sh, or name its interpreter.",
+        )
+    return MemscopeError(f"{name} cannot be run ({error.strerror}).", "Check its name and PATH.")
 
 
 def exit_code(status: int) -> int:
@@ -66,8 +112,10 @@ def exit_code(status: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _wait(pid: int, forwarded: set[signal.Signals]) -> int:
+def _wait(pid: int, forwarded: set[signal.Signals], caught: _Caught) -> int:
     while True:
+        for number in caught.take():
+            os.kill(pid, number)
         info = signal.sigtimedwait({*forwarded, signal.SIGCHLD}, LOOK_SECONDS)
         if info is None or info.si_signo == signal.SIGCHLD:
             ended, status = os.waitpid(pid, os.WNOHANG)
