@@ -7,10 +7,12 @@ from typing import Any
 
 from memscope.analysis.ledger_lines import PARTIAL, Line, absent, divide, read
 from memscope.analysis.rare_rows import as_count
+from memscope.analysis.series import Series
 from memscope.analysis.timeline import Timeline
 from memscope.probes.cupti_records import BINDINGS
 
 MAX_LIBRARIES = 16
+SETTLE_NS = 1_000_000_000
 WORDS = {
     "stream_ordered": "stream-ordered pool",
     "cupti": "CUPTI's buffers",
@@ -113,18 +115,26 @@ def _context_line(timeline: Timeline, device: int, told: Mapping[str, Any]) -> L
         why = "the first reading of what no call accounts for: code loaded by then is in it"
         return Line("context", words, rest, PARTIAL, why)
     counters = timeline.counters.get(device)
-    least = None if counters is None or counters.outside is None else counters.outside.floor
+    least = None if counters is None else _settled(counters.outside)
     if least is None or least <= 0:
         reason = timeline.fact(key, "reason") or "no reading of it before torch allocated"
         return absent("context", words, str(reason))
     why = (
-        "the least that this process held outside torch and recorded calls: "
+        "the least that this process held outside torch and recorded calls, after a first second: "
         "what libraries had taken by then is in it"
     )
     loaded = sum(as_count(told.get(f"{part}_bytes")) or 0 for part in ("libraries", "modules"))
     if least <= loaded:
         return absent("context", words, "no reading of it before libraries allocated")
     return Line("context", words, int(least) - loaded, PARTIAL, why)
+
+
+def _settled(outside: Series | None) -> float | None:
+    """The least once the context had grown whole; of a short recording the last reading."""
+    if outside is None:
+        return None
+    is_settled = outside.t_ns >= outside.t_ns[0] + SETTLE_NS
+    return float(outside.minimum[is_settled].min()) if is_settled.any() else outside.latest
 
 
 def _sizes(told: object) -> dict[str, int]:

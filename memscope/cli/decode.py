@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-tokens", type=int, default=32, metavar="N", help="new tokens (default: 32)")
     add("--ignore-eos", action="store_true", help="go on after the model's end of text")
     add("--chat", action="store_true", help="apply the model's chat format to the prompt")
+    add("--cupti", action="store_true", help="name libraries' own allocations, by NVIDIA's CUPTI")
     add("-o", "--output", metavar="RECORDING", help="where the recording goes")
     add("--force", action="store_true", help="overwrite the recording")
     add("--json", action="store_true", help="print the result as JSON")
@@ -86,7 +87,9 @@ def decode_recorded(args: argparse.Namespace, path: Path) -> Decoded:
             ignore_eos=args.ignore_eos,
             is_chat=args.chat,
         )
-        with record(path, force=args.force) as recorder, exit_code_recorded(recorder):
+        recorder = record(path, force=args.force, cupti=args.cupti)
+        with recorder, exit_code_recorded(recorder):
+            measure_empty(recorder, settings.device)
             tokens = itertools.count(1)
             return decode(
                 request,
@@ -94,6 +97,15 @@ def decode_recorded(args: argparse.Namespace, path: Path) -> Decoded:
                 on_token=lambda _: bars.update("decoding", next(tokens), args.max_tokens),
                 progress=bars.update,
             )
+
+
+def measure_empty(recorder: Recorder, device: str) -> None:
+    """What the context takes on a GPU that nothing is on yet."""
+    from memscope.probes.context import measure_context
+
+    kind, _, index = device.partition(":")
+    if kind == "cuda":
+        measure_context(recorder, int(index or 0))
 
 
 def settings_of(args: argparse.Namespace) -> Settings:

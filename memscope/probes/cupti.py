@@ -23,6 +23,7 @@ from memscope.probes.cupti_library import CuptiLibrary, open_library
 from memscope.probes.cupti_outside import Outside, Ranges
 from memscope.probes.cupti_profiler import ProfilerWatch
 from memscope.probes.cupti_records import Allocation
+from memscope.probes.nvml_errors import explain
 from memscope.probes.pace import TimePace
 from memscope.writer import Recorder
 
@@ -97,9 +98,9 @@ class CuptiProbe:
             if self._profiler.begin():
                 raise CuptiAbsent("torch.profiler is running", "Begin to record before it.")
             self._cupti.start()
-        except CuptiAbsent as error:
+        except Exception as error:  # an OSError, say: the reason is all that counts
             self._profiler.close()
-            problem = error.problem
+            problem = error.problem if isinstance(error, CuptiAbsent) else explain(error)
             recorder.fact("cupti", {"absent": problem.reason, "fix": problem.fix})
             return
         self._own_bytes = _differences(before, self._read_own_bytes())
@@ -176,7 +177,7 @@ class CuptiProbe:
 
     def _loads(self, cupti: CuptiLibrary) -> int:
         """Signs of loaded code: CUPTI's callback, and the arrays that came with it."""
-        return cupti.module_loads + self._outside.code_arrays
+        return cupti.module_loads + cupti.code_arrays
 
     def _say(self, recorder: Recorder, cupti: CuptiLibrary) -> None:
         """What is held now, where it is not what was said before."""

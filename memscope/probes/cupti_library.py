@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from memscope.probes.cupti_buffers import Buffers, CuptiAbsent, load_buffers
-from memscope.probes.cupti_records import MEMORY2, Allocation, MemoryRecord, read_record
+from memscope.probes.cupti_records import CODE, MEMORY2, Allocation, MemoryRecord, read_record
 
 MAPS = Path("/proc/self/maps")
 RESOURCE_DOMAIN, MODULE_LOADED = 3, 6
@@ -52,6 +52,7 @@ class CuptiLibrary:
         self._before = buffers.counts()  # of recordings before this one
         self.is_preallocating = True
         self.marks_modules = False
+        self.code_arrays = 0  # came with modules of code, and tell that some were loaded
 
     @property
     def version(self) -> int:
@@ -129,10 +130,13 @@ class CuptiLibrary:
         while not self._library.cuptiActivityGetNextRecord(
             place, ctypes.c_size_t(valid_bytes), ctypes.byref(record)
         ):
-            if record.value and ctypes.c_uint32.from_address(record.value).value == MEMORY2:
-                yield read_record(
-                    MemoryRecord.from_address(record.value), has_source=self.names_libraries
-                )
+            if ctypes.c_uint32.from_address(record.value or address).value != MEMORY2:
+                continue
+            found = MemoryRecord.from_address(record.value or address)
+            if found.memory_kind in CODE:  # by the thousand, while a program starts
+                self.code_arrays += 1
+            else:
+                yield read_record(found, has_source=self.names_libraries)
 
     def _subscribe(self) -> None:
         """Be the one subscriber, which shows whether another tool is, and hear of code loaded."""

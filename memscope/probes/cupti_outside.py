@@ -32,7 +32,6 @@ class Outside:
         self._held: dict[int, Counter[str]] = {}
         self._pools: dict[tuple[int, int], PoolUse] = {}
         self._calls: dict[int, Counter[str]] = {}
-        self.code_arrays = 0
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -67,8 +66,6 @@ class Outside:
         """Take calls in their order; those outside torch come back, with the library's name."""
         ranges: Ranges | None = None
         for call in calls:
-            if call.is_code:
-                self.code_arrays += 1
             if not call.is_on_device:
                 continue
             if call.is_release:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 MEMORY2 = 49
 RELEASE = 2
 DEVICE, ARRAY, STATIC, MANAGED_STATIC = 3, 4, 6, 7
+CODE = (STATIC, MANAGED_STATIC)  # arrays that came with a module of code, and lie in it
 LOCAL_POOL = 1
 NO_STREAM = 0xFFFFFFFF
 TORCH = "libc10_cuda"  # the library with torch's caching allocator
@@ -55,10 +56,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """One call. ``library`` None: CUPTI does not say. ``t_ns`` by CUPTI's clock.
-
-    ``is_code``: an array that came with a module of code, and lies in it.
-    """
+    """One call. ``library`` None: CUPTI does not say. ``t_ns`` by CUPTI's clock."""
 
     t_ns: int
     device: int
@@ -69,7 +67,6 @@ class Allocation:
     pool: Pool | None = None
     is_release: bool = False
     is_on_device: bool = True
-    is_code: bool = False
 
     @property
     def is_torch(self) -> bool:
@@ -93,7 +90,6 @@ def read_record(record: MemoryRecord, *, has_source: bool) -> Allocation:
         pool=pool,
         is_release=record.operation == RELEASE,
         is_on_device=kind in (DEVICE, ARRAY),
-        is_code=kind in (STATIC, MANAGED_STATIC),
     )
 
 

@@ -113,6 +113,22 @@ def test_what_cupti_names_is_no_longer_unexplained():
     assert_adds_up(ledger(rows))
 
 
+def test_a_context_is_not_taken_for_known_before_it_has_grown_whole():
+    def at(seconds: float, outside: int) -> list[Event]:
+        t_ns = round(seconds * 1e9)
+        reserved = sample("torch.reserved_bytes", t_ns, GIB)
+        return [reserved, sample("nvml.process_bytes", t_ns + 1, GIB + outside)]
+
+    rows = [row for row in program() if row.get("name") != "context.0"]
+    rows = [
+        row for row in rows if row.get("name") not in ("torch.reserved_bytes", "nvml.process_bytes")
+    ]
+    assert size([*rows, *at(0, 106 * MIB), *at(0.3, 610 * MIB)], "context") == 610 * MIB
+    later = [*at(0, 106 * MIB), *at(1.5, 610 * MIB), *at(2, 700 * MIB)]
+    assert size([*rows, *later], "context") == 610 * MIB
+    assert size([*rows, *later], "unexplained") == 90 * MIB
+
+
 LIBRARIES = {"libcublas.so.13": 64 * MIB, "cuda.bindings": 100 * MIB}
 
 

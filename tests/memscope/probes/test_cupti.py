@@ -174,6 +174,15 @@ def test_growth_while_code_is_loaded_is_of_modules(program):
     assert load.bytes == 90 * MIB
 
 
+def test_arrays_that_come_with_code_tell_that_it_was_loaded(program):
+    program.begin()
+    program.collect()
+    program.cupti.allocate(8192, 5, memory_kind=6)
+    program.holds(BASE + 3 * MIB)
+    program.collect()
+    assert program.outside["modules_bytes"] == 3 * MIB
+
+
 def test_growth_without_loaded_code_is_nobodys(program):
     program.begin()
     program.collect()
