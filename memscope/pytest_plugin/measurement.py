@@ -84,6 +84,7 @@ class Measurement:
             return
         try:
             read_last(recorder)
+            recorder.flush(FLUSH_SECONDS)  # samples as well: a short body has a reading of each
         except Exception as error:
             self.fault = describe_fault(error)
         try:

@@ -135,7 +135,8 @@ def _merge_limits(
     problems = []
     for text in configured.limits:
         try:
-            place = f"{configured.path}:{find_line(str(configured.path), text)}"
+            line = find_line(str(configured.path), text)
+            place = f"{configured.path}:{line}" if line else str(configured.path)
             farthest += parse_limits([text], place)
         except MemscopeError as error:
             problems.append(str(error))

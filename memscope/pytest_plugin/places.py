@@ -9,25 +9,31 @@ if TYPE_CHECKING:
     import pytest
 
 
-def find_line(path: str, text: str, *, before: int | None = None) -> int:
-    """The line of ``path`` that holds ``text``: the last one up to ``before``, else the first.
-
-    Where the text is put together at run time it stands in none: then ``before``, else 1.
-    """
-    lines = linecache.getlines(path)
-    found = [number for number, line in enumerate(lines, 1) if text and text in line]
-    above = [number for number in found if before is None or number <= before]
-    if before is None:
-        return found[0] if found else 1
-    return above[-1] if above else found[0] if found else before
+def find_line(path: str, text: str) -> int | None:
+    """The first line of ``path`` that holds ``text``; None where it stands in none."""
+    found = _lines_with(path, text)
+    return found[0] if found else None
 
 
 def marker_place(item: pytest.Item, text: str) -> str:
-    """ "file:line" of the marker of ``item`` that holds ``text``; else of the test."""
+    """ "file:line" of the marker of ``item`` that holds ``text``; else of its test.
+
+    Of several lines it is the last one above the test's own. A text that is put together at run
+    time stands in none: then the nearest marker counts.
+    """
     path, line, _ = item.reportinfo()
-    number = find_line(str(path), text, before=_first_line(item, (line or 0) + 1))
-    shown = item.location[0]
-    return f"{shown}:{number}"
+    first = _first_line(item, (line or 0) + 1)
+    for wanted in (text, "mark.memscope"):
+        found = _lines_with(str(path), wanted)
+        above = [number for number in found if number <= first]
+        if found:
+            return f"{item.location[0]}:{above[-1] if above else found[0]}"
+    return f"{item.location[0]}:{first}"
+
+
+def _lines_with(path: str, text: str) -> list[int]:
+    lines = linecache.getlines(path)
+    return [number for number, line in enumerate(lines, 1) if text and text in line]
 
 
 def _first_line(item: pytest.Item, line: int) -> int:

@@ -26,7 +26,7 @@ def table_lines(outcomes: Sequence[dict[str, Any]]) -> list[str]:
         for limit in outcome["limits"]
         if outcome["is_marked"] or limit["verdict"] == "fail"
     ]
-    rows.sort(key=lambda row: _WORST_FIRST.index(row[0]))
+    rows.sort(key=lambda row: (_WORST_FIRST.index(row[0]), row[1]))
     shown = [tuple(clean(cell, 70) for cell in row) for row in rows[:SHOWN]]
     left = Counter(row[0] for row in rows[SHOWN:])
     more = ", ".join(f"{count} {verdict}" for verdict, count in left.items())

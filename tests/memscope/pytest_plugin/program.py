@@ -34,6 +34,8 @@ def decode(uploads=4, calls=0):
         recorder.emit(events.STEP, step, duration_ns=1000)
 '''
 
+FIRST_LINE = PROGRAM.strip("\n").count("\n") + 2  # of what stands below it
+
 
 def kept_recordings(pytester: pytest.Pytester) -> list[Path]:
     """What lies in the folder for recordings."""

@@ -168,4 +168,44 @@ def test_plugin_can_be_left_out(pytester: pytest.Pytester) -> None:
 
 def test_marker_is_listed(run_tests: RunTests) -> None:
     result = run_tests("", "--markers")
-    result.stdout.fnmatch_lines(["@pytest.mark.memscope(?limits, repeat=1*): record the test's body *"])
+    result.stdout.fnmatch_lines(["@pytest.mark.memscope(?limits, repeat=1*): record the *"])
+
+
+def test_short_body_has_readings(run_tests: RunTests) -> None:
+    body = limited("host.rss_bytes.peak >= 1 KiB", "pass")
+    run_tests(body).assert_outcomes(passed=1)
+
+
+def test_own_fixtures_count_on_demand(run_tests: RunTests) -> None:
+    result = run_tests(
+        "@pytest.fixture(scope='module')\n"
+        "def wide():\n    assert memscope.active_recorder() is None\n"
+        "@pytest.fixture\n"
+        "def own(wide):\n"
+        "    decode(3)\n"
+        "    yield\n"
+        "    assert memscope.active_recorder() is None\n"
+        "@pytest.mark.memscope('residency.uploads_per_step <= 3', fixtures=True)\n"
+        "def test_within(own):\n    pass\n"
+        "@pytest.mark.memscope('residency.uploads_per_step <= 2', fixtures=True)\n"
+        "def test_over(own):\n    pass\n"
+        "@pytest.mark.memscope('residency.uploads_per_step <= 2', fixtures=True)\n"
+        "def test_without():\n    decode(2)\n"
+    )
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["FAILED *::test_over *"])
+
+
+def test_failing_fixture_that_counts_keeps_its_recording(
+    run_tests: RunTests, pytester: pytest.Pytester
+) -> None:
+    result = run_tests(
+        "@pytest.fixture\n"
+        "def own():\n    decode()\n    raise ValueError('mine')\n"
+        "@pytest.mark.memscope('residency.uploads_per_step <= 3', fixtures=True)\n"
+        "def test_it(own):\n    pass\n"
+        "def test_after():\n    assert memscope.active_recorder() is None\n"
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    (recording,) = kept_recordings(pytester)
+    result.stdout.fnmatch_lines(["*ValueError: mine*", f"memscope: recording kept at {recording}"])
