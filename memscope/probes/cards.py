@@ -6,6 +6,8 @@ import importlib
 import os
 from typing import Any
 
+NOT_AVAILABLE = (1 << 64) - 1
+
 
 def find_card(nvml: Any, torch: Any, device: int) -> Any:
     """NVML's handle of a device of torch, by UUID: NVML counts in another order and sees all."""
@@ -14,11 +16,29 @@ def find_card(nvml: Any, torch: Any, device: int) -> Any:
     return nvml.nvmlDeviceGetHandleByUUID(name)
 
 
+def check_memory(memory: Any) -> Any:
+    """NVML's sizes of a card. Raises ValueError where they are of no card's own memory."""
+    if not memory.total:
+        raise ValueError("the driver says 0 bytes in all: this GPU may share the host's memory")
+    return memory
+
+
+def process_size(size: int | None, total: int | None) -> int | None:
+    """Bytes of a process as NVML lists it; None where it gives none, or what cannot be.
+
+    A sentinel of all bits is "not available"; more than the card holds comes of a driver whose
+    structures its library misreads (R535).
+    """
+    if size is None or size >= NOT_AVAILABLE or (total is not None and size > total):
+        return None
+    return int(size)
+
+
 def own_bytes(nvml: Any, card: Any) -> int | None:
     """What this process holds on a card; None where NVML does not list it, or gives no bytes."""
     for process in nvml.nvmlDeviceGetComputeRunningProcesses(card):
-        if process.pid == os.getpid() and process.usedGpuMemory is not None:
-            return int(process.usedGpuMemory)
+        if process.pid == os.getpid():
+            return process_size(process.usedGpuMemory, None)
     return None
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from memscope.probes.cards import check_memory, process_size
 from memscope.probes.nvml_errors import Problem, explain
 from memscope.probes.process_table import PROC, ProcessEntry, is_in_container, read_process
 
-NOT_AVAILABLE = (1 << 64) - 1
 LISTS = (
     "nvmlDeviceGetComputeRunningProcesses",
     "nvmlDeviceGetGraphicsRunningProcesses",
@@ -113,21 +113,15 @@ def _read_card(nvml: Any, handle: Any, index: str) -> Card:
 
 def _read_memory(nvml: Any, handle: Any, missing: dict[str, Problem]) -> Any | None:
     try:
-        return _checked(nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2))
+        return check_memory(nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2))
     except Exception as error:
         newer = error
     try:
-        memory = _checked(nvml.nvmlDeviceGetMemoryInfo(handle))
+        memory = check_memory(nvml.nvmlDeviceGetMemoryInfo(handle))
     except Exception as error:
         missing["memory"] = explain(error)
         return None
     missing["driver-reserved"] = explain(newer)
-    return memory
-
-
-def _checked(memory: Any) -> Any:
-    if not memory.total:  # memory shared with the host
-        raise ValueError("the driver says 0 bytes in all: this GPU may share the host's memory")
     return memory
 
 
@@ -143,9 +137,7 @@ def _read_processes(
                 missing["processes"] = explain(error)
             continue
         for process in listed:
-            size = process.usedGpuMemory
-            if size is not None and (size >= NOT_AVAILABLE or size > (total or size)):
-                size = None  # a sentinel, or a driver whose structures its library misreads
+            size = process_size(process.usedGpuMemory, total)
             found[process.pid] = max(found.get(process.pid) or 0, size or 0) or size
     if found and all(size is None for size in found.values()):
         missing["process bytes"] = Problem("the driver gives no memory of a process")

@@ -12,12 +12,14 @@ from collections import deque
 from typing import Any
 
 from memscope.probes.allocator import cuda_torch
-from memscope.probes.cards import find_card
+from memscope.probes.cards import check_memory, find_card, process_size
+from memscope.probes.nvml_errors import Problem, explain
 from memscope.writer import Recorder
 
 PROCESS_SECONDS = 1.0  # between lists of processes, which cost several times a reading
 CHEAP_SECONDS = 200e-6  # a list that costs less is read with each reading, to be of one moment;
 # so is the recording's last one, whatever it costs
+LOST = ("GpuIsLost", "ResetRequired", "Unknown", "Uninitialized")  # no call will succeed again
 
 
 class NvmlProbe:
@@ -33,6 +35,7 @@ class NvmlProbe:
         self._nvml = nvml
         self._is_ready = False
         self._cards: dict[int, Any] = {}
+        self._totals: dict[int, int] = {}
         self._absent: dict[str, str] = {}
         self._processes_at = 0.0
         self._processes_costs: deque[float] = deque(maxlen=2)  # the first is of a cold call
@@ -48,13 +51,22 @@ class NvmlProbe:
             now = time.monotonic()
             is_late = now - self._processes_at >= PROCESS_SECONDS
             is_full = is_late or self._is_cheap or recorder.is_closing
-            for device, card in self._cards.items():
-                self._sample_memory(recorder, device, card)
-                if is_full:
-                    self._processes_at = now
-                    self._sample_processes(recorder, device, card)
+            for device, card in tuple(self._cards.items()):
+                try:
+                    self._sample_memory(recorder, device, card)
+                    if is_full:
+                        self._processes_at = now
+                        self._sample_processes(recorder, device, card)
+                except _LostError as lost:  # its handle is not used again: that may crash
+                    del self._cards[device]
+                    self._lack(f"cuda:{device}", lost.error, "; lost while the program ran")
         if len(self._absent) > known:
             recorder.fact("nvml", {"absent": dict(self._absent)})
+
+    def lacks_memory(self, device: int) -> bool:
+        """Whether NVML was asked for the memory of a device and does not tell it."""
+        names = ("nvml", f"cuda:{device}", "nvml.used_bytes")
+        return any(name in self._absent for name in names)
 
     @property
     def _is_cheap(self) -> bool:
@@ -87,6 +99,7 @@ class NvmlProbe:
         memory = self._read_memory(card)
         if memory is None:
             return
+        self._totals[device] = int(memory.total)
         for name, field in _FIELDS.items():
             value = getattr(memory, field, None)
             if value is not None:
@@ -94,15 +107,19 @@ class NvmlProbe:
 
     def _read_memory(self, card: Any) -> Any | None:
         """Version 2 tells the driver's part from the others'; version 1 counts it as used."""
+        if "nvml.used_bytes" in self._absent:
+            return None
         if "nvml.driver_reserved_bytes" not in self._absent:
             try:
                 version = self._nvml.nvmlMemory_v2
-                return self._nvml.nvmlDeviceGetMemoryInfo(card, version=version)
+                return check_memory(self._nvml.nvmlDeviceGetMemoryInfo(card, version=version))
             except Exception as error:  # an old driver or an old pynvml: version 1 is left
+                _raise_if_lost(error)
                 self._lack("nvml.driver_reserved_bytes", error, "; nvml.used_bytes includes it")
         try:
-            return self._nvml.nvmlDeviceGetMemoryInfo(card)
+            return check_memory(self._nvml.nvmlDeviceGetMemoryInfo(card))
         except Exception as error:
+            _raise_if_lost(error)
             self._lack("nvml.used_bytes", error)
             return None
 
@@ -111,16 +128,18 @@ class NvmlProbe:
         try:
             processes = self._nvml.nvmlDeviceGetComputeRunningProcesses(card)
         except Exception as error:
+            _raise_if_lost(error)
             self._lack("nvml.process_bytes", error)
             return
         self._processes_costs.append(time.perf_counter() - start)
         pid = os.getpid()
         own = next((process for process in processes if process.pid == pid), None)
-        if own is not None and own.usedGpuMemory is not None:
-            recorder.sample("nvml.process_bytes", bytes=int(own.usedGpuMemory), device=device)
+        size = None if own is None else process_size(own.usedGpuMemory, self._totals.get(device))
+        if size is not None:
+            recorder.sample("nvml.process_bytes", bytes=size, device=device)
         elif own is not None:
             self._lack("nvml.process_bytes", "the driver gives no memory of a process")
-        elif processes:
+        else:
             self._lack(
                 "nvml.process_bytes",
                 f"process {pid} is not among the {len(processes)} that the driver lists: "
@@ -138,7 +157,7 @@ class NvmlProbe:
         """
         others = {
             str(each.pid): {
-                "bytes": None if each.usedGpuMemory is None else int(each.usedGpuMemory),
+                "bytes": process_size(each.usedGpuMemory, self._totals.get(device)),
                 "command": _command(each.pid) if is_own_known else None,
             }
             for each in processes
@@ -148,10 +167,23 @@ class NvmlProbe:
             self._others[device] = others
             recorder.fact(f"nvml.others.{device}", others)
 
-    def _lack(self, name: str, error: object, consequence: str = "") -> None:
+    def _lack(self, name: str, error: Exception | str, consequence: str = "") -> None:
         if name not in self._absent:
-            kind = f"{type(error).__name__}: " if isinstance(error, Exception) else ""
-            self._absent[name] = f"{kind}{error}{consequence}"
+            problem = explain(error) if isinstance(error, Exception) else Problem(error)
+            self._absent[name] = f"{problem.reason}{consequence}"
+
+
+class _LostError(Exception):
+    """The card is gone. ``error``: what NVML said."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _raise_if_lost(error: Exception) -> None:
+    if type(error).__name__.removeprefix("NVMLError_") in LOST:
+        raise _LostError(error) from error
 
 
 def _command(pid: int) -> str | None:
