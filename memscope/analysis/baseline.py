@@ -96,6 +96,12 @@ def write_baseline(
         )
     for name, measured in sections.items():
         kept[name] = _expect(measured, kept.get(name, {}))
+    kept = {name: expected for name, expected in kept.items() if expected}
+    if not kept.keys() & sections.keys():
+        raise MemscopeError(
+            "Nothing was measured that a baseline can hold.",
+            "`memscope check --list` says what it can; set limits on metrics instead.",
+        )
     write_file(
         path,
         machine,

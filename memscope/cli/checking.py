@@ -45,24 +45,21 @@ class Rules:
     tolerance: float
     is_baseline_asked: bool
 
-    def limits_of(self, section: str, machine: MachineClass) -> BaselineLimits:
-        """All limits on one recording, and warnings."""
-        if self.baseline is None:
-            return BaselineLimits(self.limits)
-        if section not in self.baseline.sections:
-            if self.is_baseline_asked:
-                raise MemscopeError(
-                    f"{self.baseline.path} has no section {section!r}.",
-                    "Write it with --write-baseline.",
-                )
-            return BaselineLimits(self.limits)  # a configured one may be of tests alone
-        found = self.baseline.limits(section, machine, self.tolerance)
-        return BaselineLimits((*self.limits, *found.limits), found.warnings)
+    def baseline_limits(self, section: str, machine: MachineClass) -> BaselineLimits:
+        """Those of one recording, and warnings. A configured baseline may be of tests alone."""
+        if self.baseline is None or (
+            section not in self.baseline.sections and not self.is_baseline_asked
+        ):
+            return BaselineLimits()
+        return self.baseline.limits(section, machine, self.tolerance)
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One process's recording, judged. ``section``: what a baseline calls it."""
+    """One process's recording, judged. ``section``: what a baseline calls it.
+
+    ``is_compared``: whether a baseline had something to say of it.
+    """
 
     path: str
     title: str
@@ -70,6 +67,7 @@ class Checked:
     machine: MachineClass
     summary: Summary
     warnings: tuple[str, ...]
+    is_compared: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,18 @@ def check_runs(
             with Recording(path) as recording:
                 processes.append(_check(recording, rules, warm_up, number if count > 1 else 0))
         checked.append(CheckedRun(tuple(processes)))
+    if rules.is_baseline_asked:
+        _demand_comparison([each for run in checked for each in run.processes])
     return tuple(checked)
+
+
+def _demand_comparison(checked: Sequence[Checked]) -> None:
+    """A baseline that is asked for and says nothing must not pass. Raises MemscopeError."""
+    if not any(each.is_compared for each in checked):
+        raise MemscopeError(
+            f"Nothing can be judged by the baseline: {checked[0].warnings[0]}.",
+            "Write it anew with --write-baseline.",
+        )
 
 
 def _check(recording: Recording, rules: Rules, warm_up: int | None, number: int) -> Checked:
@@ -147,12 +156,13 @@ def _check(recording: Recording, rules: Rules, warm_up: int | None, number: int)
     if number:
         section = f"{SECTION} {number}" if header.rank is None else f"rank {header.rank}"
     machine = find_machine_class(timeline)
-    found = rules.limits_of(section, machine)
+    found = rules.baseline_limits(section, machine)
     return Checked(
         path,
         f"{path} (process {header.pid}{rank})" if number else path,
         section,
         machine,
-        summarize(timeline, recording.state, limits=found.limits),
+        summarize(timeline, recording.state, limits=(*rules.limits, *found.limits)),
         found.warnings,
+        bool(found.limits),
     )

@@ -160,6 +160,15 @@ def test_other_sections_are_kept(tmp_path: Path) -> None:
     }
 
 
+def test_what_measured_nothing_is_no_section(tmp_path: Path) -> None:
+    path = tmp_path / "b.toml"
+    measured = {"one": figures(memory_peak_bytes=1), "two": figures(memory_peak_bytes=None)}
+    write_baseline(path, measured, H200)
+    assert list(read_baseline(path).sections) == ["one"]
+    with pytest.raises(MemscopeError, match="Nothing was measured"):
+        write_baseline(path, {"two": figures(step_duration_ms=3)}, H200)
+
+
 def test_elsewhere_only_what_carries_over_is_judged(tmp_path: Path) -> None:
     baseline = written(tmp_path / "b.toml", memory_peak_bytes=1000, residency_resident_bytes=400)
     found = baseline.limits("recording", OTHER)

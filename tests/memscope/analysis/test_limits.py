@@ -170,7 +170,7 @@ def test_defaults_stand_beside_named_limits_but_not_twice() -> None:
 
 
 def test_bad_limits_name_where_they_stand() -> None:
-    with pytest.raises(MemscopeError, match="^ci.toml: There is no figure 'zzz'"):
+    with pytest.raises(MemscopeError, match=r"^ci\.toml: There is no figure 'zzz'"):
         parse_limits(["oom.engine_count == 0", "zzz <= 1"], "ci.toml")
 
 

@@ -322,3 +322,20 @@ def test_a_run_out_of_memory_breaks_its_default(memscope: Run, tmp_path: Path) -
     rows = [fact("run.kind", "q8-decode"), event(9), event(28, 5, bytes=10)]
     path = write_recording(tmp_path / "oom.mscope", rows)
     assert memscope("check", path).code == 1
+
+
+def test_a_baseline_that_says_nothing_here_does_not_pass(
+    memscope: Run, whole: Path, baseline: Path
+) -> None:
+    lines = baseline.read_text().replace('device = "host"', 'device = "H200"').splitlines()
+    kept = [line for line in lines if not line.startswith('"') or "memory.peak_bytes" in line]
+    baseline.write_text("\n".join(kept))
+    found = memscope("check", whole, "--baseline", baseline)
+    assert found.code == 2
+    assert "another machine class" in found.err
+
+
+def test_a_program_that_measured_nothing_has_no_baseline(memscope: Run, tmp_path: Path) -> None:
+    path = write_recording(tmp_path / "empty.mscope", [])
+    found = memscope("check", path, "--write-baseline", tmp_path / "b.toml")
+    assert (found.code, "Nothing was measured" in found.err) == (2, True)
