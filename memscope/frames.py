@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
+from memscope.arrow import WRITE_OPTIONS, pa
 from memscope.events import COLUMNS
 
 MARKER = b"\xff\xff\xff\xff"
@@ -29,7 +28,6 @@ MAX_FRAME_BYTES = 1 << 28
 _TAG = re.compile(
     rb"memscope-frame seq=(\d{10}) first=(\d{14}) rows=(\d{8}) body=(\d{12}) crc=([0-9a-f]{8})"
 )
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class BatchEncoder:
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
         self._sink = _Sink()
-        self._writer = pa.ipc.new_stream(self._sink, schema, options=_OPTIONS)
+        self._writer = pa.ipc.new_stream(self._sink, schema, options=WRITE_OPTIONS)
         self._has_schema = False
 
     def encode(self, batch: pa.RecordBatch, *, sequence: int, first_row: int) -> bytes:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from memscope import events
+from memscope.arrow import pa
 
 Row = tuple[Any, ...]
 

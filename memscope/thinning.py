@@ -12,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
-
+from memscope.arrow import decode_batch, pa
 from memscope.frames import HEADER_KEY, Incomplete, check_frame
 from memscope.header import Segment, parse_header
 from memscope.segment_encoder import SegmentEncoder
@@ -44,8 +43,9 @@ class Thinner:
         self._waiting_rows = 0
         data = self._read(0)
         frame = check_frame(data, 0)
-        self._schema = pa.ipc.read_schema(pa.py_buffer(data[: frame.length]))
-        header = json.loads(self._schema.metadata[HEADER_KEY])
+        self._opening = data[: frame.length]
+        schema = pa.ipc.read_schema(pa.py_buffer(self._opening))
+        header = json.loads(schema.metadata[HEADER_KEY])
         self._offset = frame.length
         self._encoder = SegmentEncoder(header, _thinned(header, rows))
         self._head_sequence = self._encoder.segment.first_sequence
@@ -86,8 +86,8 @@ class Thinner:
                 break
             if not frame.rows:
                 return True
-            body = pa.py_buffer(data[position : position + frame.length])
-            output += self._add(pa.ipc.read_record_batch(body, self._schema), frame.sequence)
+            message = data[position : position + frame.length]
+            output += self._add(decode_batch(self._opening, message), frame.sequence)
             position += frame.length
             if is_over():
                 break

@@ -33,6 +33,7 @@ FLUSH_ROWS = 4096
 SAMPLE_SECONDS = 0.1
 MAX_BACKLOG_ROWS = 500_000
 FORK_SECONDS = 1.0  # a fork waits no longer than this for a batch to be written
+EXIT_SECONDS = 0.05
 
 _clock = time.perf_counter_ns
 _open_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
@@ -230,6 +231,8 @@ class Recorder(Emitter):
             self._is_paused = True
         self._wake.set()
         self._thread.join(FORK_SECONDS)
+        if not self._thread.is_alive():
+            _await_exit(self._thread.native_id)
 
     def _resume(self) -> None:
         with self._turn:
@@ -296,6 +299,13 @@ def _begin(path: Path, limit: int | None, *, force: bool) -> Segments:
         return Segments(path, limit, _clock())
     except OSError as error:
         raise unwritable(path, error.strerror) from None
+
+
+def _await_exit(thread_id: int | None) -> None:
+    """Until the system has let go of a thread, too: Python 3.12 counts those there at a fork."""
+    deadline = time.monotonic() + EXIT_SECONDS
+    while os.path.exists(f"/proc/self/task/{thread_id}") and time.monotonic() < deadline:
+        time.sleep(0.0001)
 
 
 def _close_all() -> None:

@@ -219,3 +219,28 @@ def test_sigusr2_pins_where_the_program_has_no_use_for_it(tmp_path: Path, use: s
     left_alone = use in ("unused", "C code")  # Python's table knows nothing of faulthandler
     assert done.stdout == f"{int(left_alone)}\n"
     assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
+
+
+def test_a_recorder_adds_no_thread_of_the_system_at_a_fork(tmp_path: Path) -> None:
+    """Python 3.12 counts these in /proc/self/stat and warns; numpy's own are the program's."""
+    script = (
+        "import os, sys, time, numpy\n"
+        "count = lambda: len(os.listdir('/proc/self/task'))\n"
+        "seen, before = [], count()\n"
+        "os.register_at_fork(before=lambda: seen.append(count()))\n"
+        "import memscope, memscope.retention as retention, memscope.writer as writer\n"
+        "retention.LEAST_BYTES, writer.FLUSH_ROWS = 1 << 15, 256\n"
+        "recorder = memscope.record(sys.argv[1], keep_last='256KiB')\n"
+        "for number in range(12000):\n"
+        "    recorder.emit(4, number // 100, 1, os.urandom(16).hex(), number)\n"
+        "    if number % 1000 == 0: recorder.flush(5.0); time.sleep(0.2)\n"
+        "pid = os.fork()\n"
+        "if not pid: os._exit(0)\n"
+        "os.waitpid(pid, 0)\n"
+        "print(recorder._segments._moves is not None, before, seen)\n"
+        "recorder.close()\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "run.mscope")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    has_thinned, before, seen = done.stdout.split(" ", 2)
+    assert (has_thinned, seen) == ("True", f"[{before}]\n"), done.stderr
