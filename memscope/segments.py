@@ -137,6 +137,8 @@ class Segments:
             self._follow_call(rows[row])
         for row in np.flatnonzero((kinds == events.OOM) | (kinds == events.MARK)).tolist():
             self._pin = _stronger(self._pin, rows[row])
+        if ((kinds == events.SEGMENT) | (kinds == events.BLOCK)).any():
+            self._pin = OOM  # the allocator's map goes with the error that it was taken at
 
     def _follow_call(self, row: Row) -> None:
         """What the program's own driver calls hold, by owner."""

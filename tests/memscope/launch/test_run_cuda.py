@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,10 @@ def summary(folder: Path, *words: str) -> dict[str, object]:
     return found
 
 
+def without_numbers(text: str) -> str:
+    return re.sub(r"\d+", "N", text)
+
+
 def test_summary_names_the_spawned_child_and_its_gib(tmp_path: Path) -> None:
     (tmp_path / "server.py").write_text(
         "import multiprocessing, time\n"
@@ -53,8 +58,10 @@ def test_forked_child_uses_cuda_in_a_file_of_its_own(tmp_path: Path) -> None:
         f"import os, torch\npid = os.fork()\nif not pid:\n    {HOLD}time.sleep(1)\n"
         "else: os.waitpid(pid, 0); print(pid)\n"
     )
+    plain = run_process([PYTHON, "program.py"], tmp_path)
     ended = record(tmp_path, "program.py")
-    assert (ended.code, ended.err) == (0, "")
+    # From 3.12 on Python warns of a fork beside threads: torch and numpy have some by themselves.
+    assert (ended.code, without_numbers(ended.err)) == (0, without_numbers(plain.err))
     assert summary(tmp_path, "run.mscope")["holder"] == int(ended.out)
 
 
