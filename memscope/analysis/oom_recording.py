@@ -96,12 +96,20 @@ def _explain_engine(oom: OutOfMemory, timeline: Timeline) -> Explanation:
     plan = read_plan(timeline)
     if plan is not None and not plan.is_fitting:
         return _explain_budget(recorded, plan)
-    owners = timeline.fact("probe.oom", "owners")
-    found = explain_oom(recorded, no_owners=owners if isinstance(owners, str) else "")
+    found = explain_oom(
+        recorded,
+        no_owners=_reason(timeline, "probe.oom", "owners"),
+        no_map="" if timeline.map_rows.t_ns >= 0 else _reason(timeline, "torch.map", "reason"),
+    )
     if plan is None:
         return found
     counted = f"The plan had counted on {torch_size(plan.needed_bytes)}, which fits."
     return dataclasses.replace(found, notes=(*found.notes, counted))
+
+
+def _reason(timeline: Timeline, key: str, field: str) -> str:
+    text = timeline.fact(key, field)
+    return text if isinstance(text, str) else ""
 
 
 def _explain_budget(recorded: RecordedOom, plan: Plan) -> Explanation:

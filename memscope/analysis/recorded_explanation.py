@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 SOURCE = "recording"
 
 
-def explain_oom(recorded: RecordedOom, *, no_owners: str = "") -> Explanation:
-    """The explanation of ``recorded``. ``no_owners``: why nobody is known to have allocated."""
+def explain_oom(recorded: RecordedOom, *, no_owners: str = "", no_map: str = "") -> Explanation:
+    """The explanation of ``recorded``. ``no_owners``, ``no_map``: why they are not recorded."""
     situation = recorded.situation
     message = situation.message
     fields: dict[str, Any] = {
@@ -43,7 +43,7 @@ def explain_oom(recorded: RecordedOom, *, no_owners: str = "") -> Explanation:
         "shares": card_shares(within_limit(situation.balance)),
         "help": _help(recorded),
         "no_help": _no_help(recorded),
-        "unknown": _unknown(recorded, no_owners),
+        "unknown": _unknown(recorded, no_owners, no_map),
         "notes": _notes(recorded),
     }
     if recorded.found is None:
@@ -120,10 +120,11 @@ def _no_help(recorded: RecordedOom) -> tuple[Advice, ...]:
     return advise(recorded.diagnosis, recorded.situation).no_help
 
 
-def _unknown(recorded: RecordedOom, no_owners: str) -> tuple[str, ...]:
+def _unknown(recorded: RecordedOom, no_owners: str, no_map: str) -> tuple[str, ...]:
     lines = []
     if recorded.map is None and recorded.oom.source == "observer":
-        lines.append("where its memory lay: the first error alone has the allocator's map")
+        reason = no_map or "the first error alone has the allocator's map"
+        lines.append(f"where its memory lay: {reason}")
     if recorded.map is not None and not recorded.map.has_owners:
         lines.append(f"who allocated what: {no_owners or 'no call stacks were recorded'}")
     if recorded.found is None and recorded.diagnosis != "growth":

@@ -19,7 +19,7 @@ from typing import Any
 from memscope import events
 from memscope.launch.cuda_watch import watch_cuda
 from memscope.probes.allocator import cuda_torch, read_counters, sample_counters
-from memscope.probes.allocator_map import MAX_FRAMES, emit_map, read_map
+from memscope.probes.allocator_map import FACT, MAX_BLOCKS, MAX_FRAMES, emit_map, read_map
 from memscope.probes.history import start_history, stop_history
 from memscope.probes.oom_errors import (
     begin_watching,
@@ -33,6 +33,7 @@ from memscope.probes.oom_errors import (
 from memscope.writer import Recorder
 
 FLUSH_SECONDS = 1.0
+MOST_BLOCKS = 5 * MAX_BLOCKS
 _FIRST_WITHOUT_LOCK = (2, 1)
 _COUNTERS = (
     "allocated_bytes",
@@ -168,11 +169,16 @@ def _record(
 
 def _record_map(recorder: Recorder, torch: Any, device: int, at_ns: int) -> None:
     try:
+        active = torch._C._cuda_memoryStats(device).get("active", {}).get("all", {})
+        if active.get("current", 0) > MOST_BLOCKS:  # torch would be at it for seconds
+            recorder.fact(FACT, {"device": device, "reason": f"more than {MOST_BLOCKS:,} blocks"})
+            return
         snapshot = read_map(torch)
         version = str(torch.__version__)
         emit_map(recorder, snapshot, device=device, at_ns=at_ns, torch_version=version)
     except Exception as error:
-        recorder.fact("probe.oom", {"absent": f"the map: {type(error).__name__}: {error}"})
+        reason = f"{type(error).__name__}: {error}"
+        recorder.fact(FACT, {"device": device, "reason": reason})
 
 
 def _figures(torch: Any, device: int, usable: int, free: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from memscope.analysis.map_rows import MAX_ROWS
 from memscope.analysis.memory_map import map_at_end
 from memscope.analysis.oom_recording import explain_timeline
 from memscope.analysis.recorded_map import recorded_map
+from memscope.analysis.summary import summarize
 from memscope.analysis.timeline import Timeline
 from memscope.cli.explanation_text import explanation_lines
 from memscope.interop.oom_formats import OomMessage
@@ -228,6 +229,13 @@ def test_cut_recording_at_the_limit_of_its_group_says_killed() -> None:
 )
 def test_nothing_is_claimed_without_proof(rows: list[Event], state: State) -> None:
     assert explain(rows, state).diagnosis is None
+
+
+def test_summary_says_killed_and_why_memory_ran_out() -> None:
+    killed = summarize(fold(host_rows(990, 900)), CUT).sentences
+    assert killed[0].startswith("Killed; host memory was at 99 % of its limit")
+    (first, *_) = summarize(fold(rows_of("fragmented")), COMPLETE).sentences
+    assert first == f"Out of memory. {explain(rows_of('fragmented')).why}"
 
 
 def test_partial_recording_is_marked() -> None:

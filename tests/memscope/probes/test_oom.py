@@ -290,3 +290,20 @@ def test_time_past_the_cap_ends_it() -> None:
     assert 0 < fact["blocks"] < 180_000
     assert fact["blocks"] + fact["left_out_blocks"] == 180_000
     assert fact["reason"] == "more than 2 s"
+
+
+def test_map_of_too_many_blocks_is_not_even_read(
+    tmp_path: Path, torch: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counters = torch.counters
+
+    def many(device: int) -> dict[str, Any]:
+        return counters(device) | {"active": {"all": {"current": oom.MOST_BLOCKS + 1}}}
+
+    monkeypatch.setattr(torch._C, "_cuda_memoryStats", many)
+    with begin(tmp_path / "run.mscope", torch):
+        fail(torch, 5 * GIB)
+    timeline = read(tmp_path / "run.mscope")
+    assert torch.snapshots == 0
+    assert timeline.facts["torch.map"]["reason"] == "more than 1,000,000 blocks"
+    assert timeline.oom_counts["engine"] == 1
