@@ -118,6 +118,7 @@ class Decoder:
         if recorder is not None:
             record_facts(recorder, checkpoint, settings, self.device, self.plan)
         try:
+            ops = make_ops(config, self.device)
             fixed, slabs, allocator = self._acquire(tokens, host, progress)
         except BaseException:
             self.close()
@@ -132,7 +133,7 @@ class Decoder:
             poison=settings.poison,
             recorder=recorder,
         )
-        self._model = Model(config, fixed, self._residency, make_ops(config, self.device))
+        self._model = Model(config, fixed, self._residency, ops)
 
     def generate(
         self,
@@ -284,7 +285,10 @@ def plan_decode(
 
 
 def make_ops(config: ModelConfig, device: Device) -> Ops:
-    """What computes a layer there; the kernels of a GPU are loaded for one only."""
+    """What computes a layer there; the kernels of a GPU are loaded for one only.
+
+    Raises MemscopeError for a model that these cannot compute.
+    """
     if device.kind == "host":
         return HostOps(config)
     from memscope_runners.q8.cuda_ops import CudaOps

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
+from memscope.errors import MemscopeError
 from memscope_runners.q8 import kernels
 from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.kv_cache import KvCache
@@ -15,9 +16,17 @@ from memscope_runners.q8.weights import Weight
 
 
 class CudaOps:
-    """Float32 activations, q8 weights; the same bits for the same inputs."""
+    """Float32 activations, q8 weights; the same bits for the same inputs.
+
+    Raises MemscopeError for a model whose heads the kernels cannot take.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
+        if config.head_dim.bit_count() != 1:
+            raise MemscopeError(
+                f"The kernels take heads of a power of two, not heads of {config.head_dim}.",
+                "Decode it with --device host.",
+            )
         self._config = config
 
     def norm(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
