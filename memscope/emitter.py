@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from memscope import events
 from memscope.rows import Emit
@@ -19,6 +19,7 @@ class Emitter:
         self._step = -1
         self._is_in_step = False
         self.step_source: str | None = None  # who begins and ends steps, once somebody has said so
+        self.at_step_end: Callable[[int], None] | None = None  # on the program's thread
 
     def fact(self, key: str, data: object) -> None:
         """Record something learnt; the last value of a key counts."""
@@ -85,6 +86,8 @@ class Emitter:
         """End a step that began at ``start_ns`` by ``clock``."""
         self._is_in_step = False
         self.emit(events.STEP, number, duration_ns=self.clock() - start_ns)
+        if self.at_step_end is not None and self.step_source != "second":
+            self.at_step_end(number)
 
     def _note_error(self, error: BaseException) -> None:
         """An exception is on its way out of a step."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from memscope import events
+
+TOTAL_BYTES = 1000 << 20
 
 
 @dataclass(frozen=True)
@@ -135,10 +138,21 @@ class FakeTorch:
         self.cuda = SimpleNamespace(
             is_initialized=lambda: is_initialized,
             device_count=lambda: devices,
-            get_device_properties=lambda device: SimpleNamespace(uuid=uuid),
+            get_device_properties=lambda device: SimpleNamespace(
+                uuid=uuid, name="Made-up", total_memory=TOTAL_BYTES
+            ),
+            get_allocator_backend=lambda: "native",
             memory_stats_as_nested_dict=self.counters,
+            mem_get_info=self.read_free,
+            is_current_stream_capturing=lambda: self.is_capturing,
         )
+        self.is_capturing = False
+        self.free_threads: list[str] = []  # who asked for free bytes
         self._C = SimpleNamespace(_cuda_memoryStats=self.counters)
+
+    def read_free(self, device: int) -> tuple[int, int]:
+        self.free_threads.append(threading.current_thread().name)
+        return TOTAL_BYTES * 3 // 10, TOTAL_BYTES
 
     def counters(self, device: int) -> dict[str, Any]:
         names = ("allocated", "reserved", "active", "requested", "inactive_split")

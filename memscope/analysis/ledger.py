@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memscope.analysis.ledger_lines import MEASURED, PARTIAL, Line, divide, read
+from memscope.analysis.ledger_lines import MEASURED, PARTIAL, Line, absent, divide, read
 from memscope.analysis.ledger_outside import outside_lines
 from memscope.analysis.ledger_torch import torch_line
 from memscope.analysis.memory import Device, find_device
@@ -20,6 +20,7 @@ from memscope.analysis.timeline import Timeline
 
 MAX_PROCESSES = 16
 OLD_NS = 2_000_000_000
+_UNTOLD = Line("untold", "", None)  # what is left of a partition that is one by itself: nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,9 @@ def _gpu_ledger(timeline: Timeline, device: int) -> Ledger:
     facts = _Facts(timeline, device)
     total, free, used = (facts.bytes(f"nvml.{name}_bytes") for name in ("total", "free", "used"))
     if total is None or free is None or used is None:
-        return facts.ledger("the device's own size", _without_nvml(facts))
+        runtime = facts.bytes("mem_get_info.free_bytes") is not None
+        source = "mem_get_info" if runtime else "the device's own size"
+        return facts.ledger(source, _without_nvml(facts))
     reserved = facts.bytes("nvml.driver_reserved_bytes")
     driver = read(
         "driver_reserved", "reserved by the driver", reserved, facts.absence("driver_reserved")
@@ -102,16 +105,19 @@ def _gpu_ledger(timeline: Timeline, device: int) -> Ledger:
     parts = (
         Line("free", "free", free),
         driver,
-        _used_line(facts, Line("used", words, used)),
+        _used_line(facts, Line("used", words, used, *facts.age("nvml.used_bytes"))),
     )
     source = "NVML v2" if reserved is not None else "NVML v1"
-    root = divide(Line("total", "device", total), parts, Line("untold", "", None))
+    root = divide(Line("total", "device", total), parts, _UNTOLD)
     return facts.ledger(source, root)
 
 
 def _without_nvml(facts: _Facts) -> Line:
-    """Torch alone: what else is on the card cannot be told."""
+    """Torch alone: what else is on the card cannot be told, but by ``mem_get_info``."""
     reason = facts.absence("used")
+    size, free = facts.bytes("mem_get_info.total_bytes"), facts.bytes("mem_get_info.free_bytes")
+    if size is not None and free is not None:
+        return _by_runtime(facts, size, free)
     held = facts.own_bytes
     total = facts.count("total_bytes")
     root = Line("total", "device" if total else "this process, as far as known", total or held)
@@ -119,13 +125,26 @@ def _without_nvml(facts: _Facts) -> Line:
     return divide(root, (*facts.own_lines,), rest if total else Line("elsewhere", "", None))
 
 
+def _by_runtime(facts: _Facts, total: int, free: int) -> Line:
+    """The CUDA runtime's total leaves out what the driver keeps for itself."""
+    words = f"NVML does not tell: {facts.absence('used')}; mem_get_info leaves it out of its total"
+    parts = (
+        Line("free", "free", free, *facts.age("mem_get_info.free_bytes")),
+        absent("driver_reserved", "reserved by the driver", words),
+        _used_line(facts, Line("used", "used", total - free)),
+    )
+    return divide(Line("total", "device, less the driver's part", total), parts, _UNTOLD)
+
+
 def _used_line(facts: _Facts, used: Line) -> Line:
     """By process, where the driver tells; else what torch holds and what is outside of it."""
     process = facts.bytes("nvml.process_bytes")
     if process is None:
-        why = f"not divided by process: {facts.absence('process')}"
+        why = facts.absence("process")
         rest = Line("outside", "outside torch, of this process and others", None, PARTIAL, why)
-        return divide(used, facts.own_lines, rest)
+        return divide(
+            used, (absent("by_process", "what each process took", why), *facts.own_lines), rest
+        )
     own = Line("process", "this process", process, *facts.age("nvml.process_bytes"))
     rest = Line(
         "no_process",
@@ -220,7 +239,10 @@ class _Facts:
         """Coverage and reason of a reading that may be old."""
         reading = self.timeline.latest(metric, self.device)
         age = 0 if reading is None else self.timeline.last_ns - reading.t_ns
-        return (PARTIAL, f"read {age / 1e9:.1f} s before") if age > OLD_NS else (MEASURED, "")
+        gone = self.timeline.fact("nvml", "absent") or {}
+        why = f": {gone[key]}" if (key := f"cuda:{self.device}") in gone else ""
+        is_old = age > OLD_NS or (why and metric.startswith("nvml."))
+        return (PARTIAL, f"read {age / 1e9:.1f} s before{why}") if is_old else (MEASURED, "")
 
     def absence(self, what: str) -> str:
         """Why NVML did not tell something."""

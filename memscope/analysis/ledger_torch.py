@@ -32,9 +32,7 @@ def _parts(timeline: Timeline, device: int) -> list[Line]:
     return [
         divide(line, _model_lines(timeline, device), rest),
         read("torch.pending", "freed, pending on another stream", pending, unread),
-        absent(
-            "torch.private", "free in private pools", "torch's counters do not tell pools apart"
-        ),
+        _private_line(timeline, device),
         _split_line(timeline, device),
     ]
 
@@ -51,7 +49,16 @@ def _split_line(timeline: Timeline, device: int) -> Line:
     if _is_expandable(timeline):
         return absent("torch.split", words, "expandable segments: one with the cache")
     size = _bytes(timeline, device, "torch.inactive_split_bytes")
+    if size is not None:  # a private pool's are in the line above
+        size = max(size - (_bytes(timeline, device, "torch.private_split_bytes") or 0), 0)
     return read("torch.split", words, size, "torch's counters are not recorded")
+
+
+def _private_line(timeline: Timeline, device: int) -> Line:
+    size = _bytes(timeline, device, "torch.private_free_bytes")
+    reason = timeline.fact("torch.private_pools", "absent")
+    why = str(reason) if reason else "torch's counters do not tell pools apart"
+    return read("torch.private", "free in private pools", size, why)
 
 
 def _is_expandable(timeline: Timeline) -> bool:

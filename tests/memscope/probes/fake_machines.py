@@ -40,7 +40,7 @@ class FakeMachine:
     def __init__(self, *cards: FakeCard, init_error: str | None = None) -> None:
         self.cards = cards
         self.init_error = init_error
-        self.touched_lost = 0
+        self.refusals = 0
 
     def nvmlInit(self) -> None:
         if self.init_error:
@@ -56,6 +56,9 @@ class FakeMachine:
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeCard:
         return self._answer("handle", self.cards[index], lambda card: card)
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeCard:
+        return self._answer("handle", self.cards[0], lambda card: card)
 
     def nvmlDeviceGetName(self, card: FakeCard) -> str:
         return self._answer("name", card, lambda _: "NVIDIA Made-up")
@@ -99,5 +102,6 @@ class FakeMachine:
     def _answer(self, what: str, card: FakeCard, answer: Callable[[FakeCard], Any]) -> Any:
         name = card.failing.get(what) or card.failing.get("everything")
         if name:
+            self.refusals += 1
             raise error(name)
         return answer(card)

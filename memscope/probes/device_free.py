@@ -1,0 +1,72 @@
+"""Free and total bytes of a device by the CUDA runtime, where NVML does not tell them.
+
+``mem_get_info`` is a call of the CUDA runtime: it is made on the program's thread alone, at the end
+of a step, never while that thread's stream is being captured, and at most 20 times a second.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from memscope.probes.allocator import cuda_torch, read_counters
+from memscope.probes.pace import TimePace
+from memscope.writer import Recorder
+
+
+class DeviceFreeProbe:
+    """Samples ``mem_get_info.free_bytes`` and ``.total_bytes`` of devices that NVML lacks.
+
+    What the driver keeps for itself stands outside of that total.
+    """
+
+    name = "mem_get_info"
+
+    def __init__(self, lacks_memory: Callable[[int], bool]) -> None:
+        """``lacks_memory``: whether NVML was asked for a device's memory and does not tell it."""
+        self._lacks_memory = lacks_memory
+        self._recorder: Recorder | None = None
+        self._devices: tuple[int, ...] = ()
+        self._pace = TimePace()
+
+    def __call__(self, recorder: Recorder) -> None:
+        """On the recorder's thread: which devices are to be read, from the next step's end on."""
+        torch = cuda_torch()
+        if torch is None:
+            return
+        self._devices = tuple(
+            device
+            for device in range(torch.cuda.device_count())
+            if self._lacks_memory(device) and read_counters(torch, device)["peak_reserved_bytes"]
+        )
+        if self._devices and self._recorder is None:
+            self._recorder = recorder
+            recorder.at_step_end = self._read
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._recorder is not None:
+            self._recorder.at_step_end = None
+
+    def _read(self, step: int) -> None:
+        """On the program's thread; a fault is recorded and ends the readings."""
+        start_ns = time.perf_counter_ns()
+        torch, recorder = cuda_torch(), self._recorder
+        if torch is None or recorder is None or not self._pace.is_due(start_ns):
+            return
+        try:
+            if torch.cuda.is_current_stream_capturing():
+                return
+            for device in self._devices:
+                _sample(torch, recorder, device, step)
+        except Exception as error:
+            self.close()
+            recorder.fact(f"probe.{self.name}", {"stopped": f"{type(error).__name__}: {error}"})
+        self._pace.end_read(start_ns, time.perf_counter_ns())
+
+
+def _sample(torch: Any, recorder: Recorder, device: int, step: int) -> None:
+    free, total = torch.cuda.mem_get_info(device)
+    for name, size in (("free", free), ("total", total)):
+        recorder.sample(f"mem_get_info.{name}_bytes", bytes=int(size), step=step, device=device)

@@ -1,0 +1,78 @@
+"""Free bytes in private pools of torch's allocator, as CUDA graphs have them.
+
+Torch's counters do not tell pools apart; its map does. Reading it calls no CUDA function, but holds
+Python up for as long as it takes, so that it is read seldom, and not at all where it is large.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from typing import Any
+
+from memscope.probes.allocator import cuda_torch
+from memscope.probes.pace import TimePace
+from memscope.writer import Recorder
+
+LEAST_NS = 1_000_000_000
+MAX_BLOCKS = 20_000
+FACT = "torch.private_pools"
+
+
+class PrivatePoolProbe:
+    """Samples ``torch.private_free_bytes``, and of these ``torch.private_split_bytes``, which lie
+    in segments partly used and are among ``torch.inactive_split_bytes``, too."""
+
+    name = "private_pools"
+
+    def __init__(self) -> None:
+        self._pace = TimePace(least_ns=LEAST_NS)
+        self._reason: str | None = None
+
+    def __call__(self, recorder: Recorder) -> None:
+        torch, start_ns = cuda_torch(), time.perf_counter_ns()
+        if torch is None or not self._pace.is_due(start_ns):
+            return
+        devices = [each for each in range(torch.cuda.device_count()) if _blocks(torch, each)]
+        if not devices:
+            return
+        reason = why_unread(torch, devices)
+        if reason is None:
+            for device, (free, split) in read_private(torch, devices).items():
+                recorder.sample("torch.private_free_bytes", bytes=free, device=device)
+                recorder.sample("torch.private_split_bytes", bytes=split, device=device)
+        if reason != self._reason:
+            self._reason = reason
+            recorder.fact(FACT, {"absent": reason})
+        self._pace.end_read(start_ns, time.perf_counter_ns())
+
+
+def why_unread(torch: Any, devices: list[int]) -> str | None:
+    """Why the map is not read; None where it is."""
+    snapshot = torch.cuda.memory.memory_snapshot
+    if "include_traces" not in inspect.signature(snapshot).parameters:
+        return "the map of torch before 2.11 cannot be read without its traces"
+    blocks = sum(_blocks(torch, device) for device in devices)
+    if blocks > MAX_BLOCKS:
+        return f"torch's map of {blocks:,} blocks is not read while the program runs"
+    return None
+
+
+def read_private(torch: Any, devices: list[int]) -> dict[int, tuple[int, int]]:
+    """Device → free bytes in its private pools, and those of them in segments partly used."""
+    found = dict.fromkeys(devices, (0, 0))
+    for segment in torch._C._cuda_memorySnapshot((0, 0, False))["segments"]:
+        device, pool = segment["device"], tuple(segment.get("segment_pool_id", (0, 0)))
+        if pool == (0, 0) or device not in found:
+            continue
+        free, split = found[device]
+        unused = segment["total_size"] - segment["active_size"]
+        found[device] = free + unused, split + (unused if segment["active_size"] else 0)
+    return found
+
+
+def _blocks(torch: Any, device: int) -> int:
+    """Blocks in use, a measure of what reading the map costs."""
+    read = getattr(torch._C, "_cuda_memoryStats", None) or torch.cuda.memory_stats_as_nested_dict
+    nested = read(device)
+    return int(nested["active"]["all"]["current"]) if "active" in nested else 0
