@@ -155,7 +155,7 @@ def test_probe_that_raises_is_a_fact(tmp_path: Path) -> None:
         "class Broken:\n"
         "    name = 'broken'\n"
         "    def __call__(self, recorder): raise RuntimeError('no reading')\n"
-        "memscope.active_recorder()._probes.append(Broken())\n"
+        "memscope.active_recorder()._probes._working.append(Broken())\n"
         "time.sleep(0.5)\n"
         "print('done')\n"
     )
