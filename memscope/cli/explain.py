@@ -13,12 +13,16 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from memscope.analysis.explanation import Explanation
 from memscope.cli.explanation_text import explanation_lines
 from memscope.cli.file_kind import HEAD_BYTES, NAME_A_FILE, file_kind, unpacked
 from memscope.errors import MemscopeError
+
+if TYPE_CHECKING:
+    from memscope.analysis.timeline import Timeline
+    from memscope.storage import State
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,9 +95,17 @@ def _explain_file(kind: str, path: str) -> Explanation:
         from memscope.analysis.snapshot import explain_snapshot
 
         return explain_snapshot(path)
-    from memscope.analysis.oom_recording import explain_timeline
-    from memscope.analysis.timeline import read_timeline
-    from memscope.recording import open_recording
+    from memscope.analysis.oom_run import explain_run
 
-    with open_recording(path) as recording:
-        return explain_timeline(read_timeline(recording), recording.state)
+    return explain_run(_read_processes(path))
+
+
+def _read_processes(path: str) -> Iterator[tuple[Timeline, State]]:
+    """The processes of the run that ``path`` is of, one by one, the first one first."""
+    from memscope.analysis.timeline import read_timeline
+    from memscope.recording import Recording
+    from memscope.run_files import find_run
+
+    for each in find_run(path).paths:
+        with Recording(each) as recording:
+            yield read_timeline(recording), recording.state

@@ -14,7 +14,6 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
 from memscope import events
 from memscope.interop.oom_formats import OomMessage
@@ -28,6 +27,7 @@ _FIGURES = ("free", "total", "allocated", "reserved", "limit", "active")
 
 _own = threading.local()
 _watching: weakref.WeakKeyDictionary[object, Recorder | None] = weakref.WeakKeyDictionary()
+_hooks: weakref.WeakKeyDictionary[object, _Hooks] = weakref.WeakKeyDictionary()
 _observed: weakref.WeakKeyDictionary[Recorder, set[int]] = weakref.WeakKeyDictionary()
 
 
@@ -55,7 +55,7 @@ def open_recorders() -> list[Recorder]:
 def begin_watching(probe: object) -> None:
     """Look at uncaught exceptions from now on, for ``probe``."""
     _watching[probe] = None
-    _hooks.install()
+    _hooks[probe] = _Hooks()
 
 
 def bind_recorder(probe: object, recorder: Recorder) -> None:
@@ -64,10 +64,11 @@ def bind_recorder(probe: object, recorder: Recorder) -> None:
 
 
 def end_watching(probe: object) -> None:
-    """The program has its hooks back once no probe watches."""
+    """The program has its hooks back."""
     _watching.pop(probe, None)
-    if not _watching:
-        _hooks.remove()
+    hooks = _hooks.pop(probe, None)
+    if hooks is not None:
+        hooks.remove()
 
 
 @contextlib.contextmanager
@@ -163,25 +164,23 @@ def _message(error: BaseException, text: str) -> OomMessage | None:
 
 
 class _Hooks:
-    """In front of the program's hooks for uncaught exceptions, which do what they did."""
+    """In front of the program's hooks for uncaught exceptions, which do what they did.
+
+    Where another comes to stand in front of them, they stay there and only pass on.
+    """
 
     def __init__(self) -> None:
-        self._main: Any = None
-        self._thread: Any = None
-
-    def install(self) -> None:
-        if self._main is None:
-            self._main, sys.excepthook = sys.excepthook, self._on_main
-            self._thread, threading.excepthook = threading.excepthook, self._on_thread
+        self._is_open = True
+        self._main, sys.excepthook = sys.excepthook, self._on_main
+        self._thread, threading.excepthook = threading.excepthook, self._on_thread
 
     def remove(self) -> None:
-        """Where another stands in front of ours, ours stays and only passes on."""
-        if self._main is None or sys.excepthook != self._on_main:
-            return
-        if threading.excepthook != self._on_thread:
-            return
-        sys.excepthook, threading.excepthook = self._main, self._thread
-        self._main = self._thread = None
+        """Give back what is still ours."""
+        self._is_open = False
+        if sys.excepthook == self._on_main:
+            sys.excepthook = self._main
+        if threading.excepthook == self._on_thread:
+            threading.excepthook = self._thread
 
     def _on_main(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
@@ -194,11 +193,10 @@ class _Hooks:
         self._thread(args)
 
     def _look(self, error: BaseException | None) -> None:
+        if error is None or not self._is_open:
+            return
         with contextlib.suppress(Exception):
-            problem = None if error is None or not _watching else find_problem(error)
+            problem = find_problem(error)
             if problem is not None:
                 for recorder in open_recorders():
                     record_problem(recorder, problem)
-
-
-_hooks = _Hooks()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from memscope.analysis.explanation import Explanation
 from memscope.analysis.map_rows import MAX_ROWS
 from memscope.analysis.memory_map import map_at_end
 from memscope.analysis.oom_recording import explain_timeline
+from memscope.analysis.oom_run import explain_run
 from memscope.analysis.recorded_map import recorded_map
 from memscope.analysis.summary import summarize
 from memscope.analysis.timeline import Timeline
@@ -292,3 +294,22 @@ def fold_batch(rows: list[Event]) -> Any:
     from tests.memscope.analysis.build import make_batch
 
     return make_batch(rows, 2)
+
+
+def process(rows: list[Event], pid: int, start_ns: int) -> tuple[Timeline, State]:
+    timeline = fold(rows)
+    timeline.header = replace(timeline.header, pid=pid, rank=pid, started_at_ns=start_ns)
+    return timeline, COMPLETE
+
+
+def test_run_is_explained_by_the_process_that_failed_first() -> None:
+    well = [event(events.STEP, 5, step=0, duration_ns=1)]
+    late, early = rows_of("shortage"), rows_of("fragmented")
+    found = explain_run([process(well, 1, 0), process(late, 2, 900), process(early, 3, 100)])
+    assert found.diagnosis == "fragmentation"
+    assert found.notes[-1] == (
+        "2 of 3 processes ran out of memory; this is process 3 (rank 3), the first."
+    )
+    found = explain_run([process(well, 1, 0), process(well, 2, 9)])
+    assert found.diagnosis is None
+    assert found.notes[-1] == "None of 2 processes ran out of memory."

@@ -176,5 +176,3 @@ def test_hook_that_another_stands_in_front_of_only_passes_on(
     recorder.close()
     sys.excepthook(MemoryError, MemoryError(), None)
     assert seen == [MemoryError]
-    sys.excepthook = ours
-    oom_errors._hooks.remove()
