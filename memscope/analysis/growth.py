@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.figure import Measured, Missing
+from memscope.analysis.figure import Measured, Missing, Negligible
 from memscope.analysis.memory import find_device
 from memscope.analysis.series import Series
 from memscope.analysis.timeline import Timeline
@@ -70,10 +70,15 @@ def analyse_growth(timeline: Timeline, kind: str) -> Growth | Missing:
     return _missing(timeline, kind)
 
 
-def growth_slope(timeline: Timeline, kind: str) -> Measured:
-    """The figure: bytes a step."""
+def growth_slope(timeline: Timeline, kind: str) -> Measured | Negligible:
+    """The figure: bytes a step. Negligible where all of it is a small share of the level."""
     growth = analyse_growth(timeline, kind)
-    return growth if isinstance(growth, Missing) else growth.slope
+    if isinstance(growth, Missing):
+        return growth
+    share = growth.rise_bytes / max(growth.level_bytes, 1.0)
+    if growth.slope > SMALL_BYTES and share <= SMALL_SHARE:
+        return Negligible(growth.slope, f"too small to matter: {share:.2%} over the run")
+    return growth.slope
 
 
 def measure_growth(timeline: Timeline, series: Series) -> Growth | Missing:

@@ -36,7 +36,7 @@ def _growth_row(kind: str, definition: str, advice: str) -> FigureDefinition:
         definition,
         _growth(kind),
         "Theil–Sen slope over the run; a step is a second where the program has none",
-        TORCH,
+        f"{TORCH}; the default where it comes to more than 0.5 % over the run",
         (DefaultLimit("<= 1 KiB"),),
         advice,
         "lower",

@@ -104,17 +104,19 @@ def blocks(most: int) -> list[Event]:
     ]
 
 
-def growing(a_step: int) -> list[Event]:
-    return run_program(200, lambda step: GIB + a_step * step, lambda step: 2 * GIB + a_step * step)
+def growing(a_step: int, level: int = 10 * MIB) -> list[Event]:
+    return run_program(
+        200, lambda step: level + a_step * step, lambda step: level + GIB + a_step * step
+    )
 
 
 def gap_growing(a_step: int) -> list[Event]:
-    return run_program(200, CONSTANT(GIB), lambda step: 2 * GIB + a_step * step)
+    return run_program(200, CONSTANT(GIB), lambda step: GIB + 10 * MIB + a_step * step)
 
 
 def outside_growing(a_step: int) -> list[Event]:
-    outside: Callable[[int], int] = lambda step: 2 * GIB + 400 * MIB + a_step * step  # noqa: E731
-    return run_program(200, CONSTANT(GIB), CONSTANT(2 * GIB), process=outside)
+    outside: Callable[[int], int] = lambda step: GIB + 10 * MIB + a_step * step  # noqa: E731
+    return run_program(200, CONSTANT(GIB), CONSTANT(GIB), process=outside)
 
 
 # Each default limit: recordings and the verdicts on them.
@@ -224,6 +226,16 @@ def test_the_four_common_thresholds_fail_where_they_should(
 ) -> None:
     for rows, expected in ((healthy, "pass"), (sick, "fail")):
         assert judge(figures(fold(rows)), [parse_limit(limit)])[0].verdict == expected
+
+
+def test_growth_that_comes_to_little_over_the_run_breaks_no_default() -> None:
+    """1025 bytes a step over 190 steps are 0.02 % of a GiB, and 0.5 % of 37 MiB."""
+    for level, expected in ((GIB, "pass"), (38 * MIB, "pass"), (36 * MIB, "fail")):
+        measured = figures(fold(growing(1025, level)))
+        limit = parse_limit("growth.allocated <= 1 KiB")
+        verdicts = [each for each in judge(measured) if each.figure == limit.figure]
+        assert [each.verdict for each in verdicts] == [expected]
+        assert judge(measured, [limit])[0].verdict == "fail"
 
 
 def test_a_request_lost_twice_counts_once() -> None:
