@@ -94,6 +94,16 @@ def name_another_format(header: dict[str, dict[str, object]]) -> None:
     header["__metadata__"]["format"] = "something else"
 
 
+def name_a_later_field(header: dict[str, dict[str, object]]) -> None:
+    config = json.loads(str(header["__metadata__"]["config"]))
+    header["__metadata__"]["config"] = json.dumps(config | {"rope_kind": "spiral"})
+
+
+def break_rope_scaling(header: dict[str, dict[str, object]]) -> None:
+    config = json.loads(str(header["__metadata__"]["config"]))
+    header["__metadata__"]["config"] = json.dumps(config | {"rope_scaling": {"factor": 8.0}})
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -103,6 +113,8 @@ def name_another_format(header: dict[str, dict[str, object]]) -> None:
         overflow_offset,
         change_shape,
         name_another_format,
+        name_a_later_field,
+        break_rope_scaling,
     ],
 )
 def test_a_malformed_header_is_one_error(
@@ -111,6 +123,23 @@ def test_a_malformed_header_is_one_error(
     broken = with_header(written, tmp_path / "broken.q8.safetensors", change)
     with pytest.raises(MemscopeError, match=r"broken\.q8\.safetensors"):
         open_checkpoint(broken)
+
+
+def forget_what_came_later(header: dict[str, dict[str, object]]) -> None:
+    metadata = header["__metadata__"]
+    config, tokenizer = (json.loads(str(metadata[name])) for name in ("config", "tokenizer"))
+    for name in ("rope_scaling", "family"):
+        del config[name]
+    del tokenizer["special_tokens"]
+    metadata |= {"config": json.dumps(config), "tokenizer": json.dumps(tokenizer)}
+
+
+def test_a_file_kept_before_the_families_were_is_read(written: Path, tmp_path: Path) -> None:
+    older = with_header(written, tmp_path / "older.q8.safetensors", forget_what_came_later)
+    kept, now = open_checkpoint(older), open_checkpoint(written)
+    assert kept.config == now.config
+    assert kept.tokenizer.encode_chat("Hi") == now.tokenizer.encode_chat("Hi")
+    assert all(torch.equal(a, b) for a, b in zip(kept.slabs, now.slabs, strict=True))
 
 
 def test_random_bytes_and_nothing_are_one_error(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from safetensors import safe_open
 from memscope_runners.decoder import Decoder
 from memscope_runners.q8.checkpoint import open_checkpoint, quantized
 from memscope_runners.q8.checkpoint_writer import write_checkpoint
-from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.huggingface import HuggingFaceModel
 from memscope_runners.q8.tokenizer import Tokenizer
 from memscope_runners.q8.weights import CheckpointSource
@@ -175,11 +174,3 @@ def test_llama_3_puts_its_start_before_a_prompt_and_not_before_a_chat(tmp_path: 
     tokenizer = Tokenizer(HuggingFaceModel(tmp_path).tokenizer_file)
     assert tokenizer.encode("Hi")[0] == 0
     assert tokenizer.encode_chat("Hi") == tokenizer.encode("Hi")
-
-
-def test_a_config_kept_before_the_families_were_is_read() -> None:
-    kept = ModelConfig("old", 2, 64, 64, 2, 2, 32, 512, 256, 1e4, 1e-5, True, (0,))
-    values = json.loads(kept.to_json())
-    for later in ("has_qk_norms", "has_qkv_bias", "rope_scaling", "family"):
-        del values[later]
-    assert ModelConfig.from_json(json.dumps(values)) == kept
