@@ -229,7 +229,7 @@ def test_the_four_common_thresholds_fail_where_they_should(
 
 
 def test_growth_that_comes_to_little_over_the_run_breaks_no_default() -> None:
-    """1025 bytes a step from first floor to last, 170 steps, are 0.02 % of a GiB, 0.5 % of 33 MiB."""
+    """1025 bytes a step from first floor to last, 170 steps: 0.5 % of 33 MiB."""
     for level, expected in ((GIB, "pass"), (34 * MIB, "pass"), (32 * MIB, "fail")):
         measured = figures(fold(growing(1025, level)))
         limit = parse_limit("growth.allocated <= 1 KiB")
