@@ -5,13 +5,17 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
 
 from memscope import events
+from memscope.analysis.timeline import read_timeline
 from memscope.probes.allocator import AllocatorProbe, read_counters
 from memscope.probes.nvml import NvmlProbe
+from memscope.recording import open_recording
+from memscope.writer import Recorder
 from tests.fakes import (
     CONTAINER,
     MODERN,
@@ -148,3 +152,49 @@ def test_processes_are_listed_once_a_second_unless_that_is_cheap(torch, monkeypa
         read(probe)
     assert nvml.calls.count("processes") == lists
     assert nvml.calls.count("memory") == 4
+
+
+def test_a_cold_first_list_does_not_make_the_process_old(torch, monkeypatch):
+    costs = iter((0.0, 0.02, 1.0, 1.0 + 30e-6, 2.0, 2.0 + 30e-6))
+    monkeypatch.setattr("memscope.probes.nvml.time.perf_counter", lambda: next(costs))
+    monkeypatch.setattr("memscope.probes.nvml.time.monotonic", lambda: 100.0)
+    nvml = FakeNvml(MODERN)
+    read(NvmlProbe(nvml), times=3)
+    assert nvml.calls.count("processes") == 3
+
+
+def test_processes_are_listed_at_the_end_whatever_that_costs(torch, monkeypatch):
+    clock = itertools.count(0, 0.005)
+    monkeypatch.setattr("memscope.probes.nvml.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("memscope.probes.nvml.time.monotonic", lambda: 100.0)
+    nvml = FakeNvml(MODERN)
+    probe, recorder = NvmlProbe(nvml), ListRecorder()
+    for recorder.is_closing in (False, False, False, True):
+        probe(recorder)  # type: ignore[arg-type]
+    assert nvml.calls.count("processes") == 3
+
+
+class Turns:
+    """A probe that keeps what it was asked, and on which thread."""
+
+    def __init__(self) -> None:
+        self.began_on = 0
+        self.turns: list[bool] = []
+
+    def begin(self, recorder: Recorder) -> None:
+        self.began_on = threading.get_ident()
+
+    def __call__(self, recorder: Recorder) -> None:
+        self.turns.append(recorder.is_closing)
+        recorder.sample("turn", value=len(self.turns))
+
+
+def test_probes_begin_on_the_programs_thread_and_read_once_more_at_the_end(tmp_path):
+    turns = Turns()
+    Recorder(tmp_path / "run.mscope", probes=[turns]).close()
+    assert turns.began_on == threading.get_ident()
+    assert turns.turns[-1]
+    with open_recording(tmp_path / "run.mscope") as recording:
+        (last,) = [read_timeline(recording).latest("turn")]
+    assert last is not None
+    assert last.value == len(turns.turns)
