@@ -110,15 +110,10 @@ def _probe_reason(timeline: Timeline, metric: str) -> str:
     known = BY_NAME.get(metric)
     if known is None or not known.probe:
         return ""
-    absent = timeline.fact(known.probe, "absent")
-    if isinstance(absent, dict):
-        reason = absent.get(metric) or absent.get(known.probe)
-        if reason:
-            return str(reason)
-    said = timeline.facts.get(f"probe.{known.probe}")
-    reasons = (
-        [said[key] for key in ("absent", "stopped") if key in said]
-        if isinstance(said, dict)
-        else []
-    )
-    return str(reasons[0]) if reasons else ""
+    for key in (known.probe, f"probe.{known.probe}"):
+        absent, stopped = timeline.fact(key, "absent"), timeline.fact(key, "stopped")
+        if isinstance(absent, dict):
+            absent = absent.get(metric) or absent.get(known.probe)
+        if absent or stopped:
+            return str(absent or stopped)
+    return ""

@@ -15,7 +15,7 @@ _UNITS = {"_bytes": "bytes", "_ratio": "ratio", "_s": "s", "_ms": "ms"}
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """``probe``: whose fact says why it was not read, where it says so."""
+    """``probe``: its fact, of that name or after ``probe.``, says why it was not read."""
 
     name: str
     meaning: str
@@ -40,6 +40,8 @@ METRICS = (
     Metric("torch.inactive_split_bytes", "free parts of blocks in use", "allocator"),
     Metric("torch.peak_allocated_bytes", "the allocator's own peak register", "allocator"),
     Metric("torch.peak_reserved_bytes", "the allocator's own peak register", "allocator"),
+    Metric("torch.private_free_bytes", "free in private pools", "torch.private_pools"),
+    Metric("torch.private_split_bytes", "of those, in segments partly used", "torch.private_pools"),
     Metric("torch.device_mallocs", "driver allocations of torch's allocator", "allocator"),
     Metric("torch.device_frees", "driver frees of torch's allocator", "allocator"),
     Metric("torch.alloc_retries", "allocations that needed a flush", "allocator"),
@@ -49,6 +51,8 @@ METRICS = (
     Metric("nvml.total_bytes", "the card's memory", "nvml"),
     Metric("nvml.driver_reserved_bytes", "kept by the driver", "nvml"),
     Metric("nvml.process_bytes", "this process on the card, by the driver", "nvml"),
+    Metric("mem_get_info.free_bytes", "free on the card, where NVML does not say", "mem_get_info"),
+    Metric("mem_get_info.total_bytes", "the card, less the driver's own part", "mem_get_info"),
     Metric("model.weights_bytes", "a watched model's weights", "watch"),
     Metric("model.gradients_bytes", "a watched model's gradients", "watch"),
     Metric("model.optimizer_bytes", "a watched optimizer's state", "watch"),

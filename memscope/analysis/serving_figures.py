@@ -7,15 +7,22 @@ from memscope.analysis.figure_definition import DefaultLimit, FigureDefinition
 from memscope.analysis.kv_blocks import peak_utilisation, request_oom_rate, unused_slot_ratio
 from memscope.analysis.timeline import Timeline
 
+PROBE = "probe.oom"
 SERVING = "programs that serve requests"
 PAGED = "programs that keep their KV cache in blocks"
 
 
 def _engine_ooms(timeline: Timeline) -> Measured:
     count = timeline.oom_counts["engine"]
-    if not count and "run.kind" not in timeline.facts:
-        return Missing("nothing in this program records out-of-memory errors")
-    return count
+    is_watched = timeline.fact(PROBE, "watches") is not None or "run.kind" in timeline.facts
+    if count or is_watched:
+        return count
+    reason = timeline.fact(PROBE, "absent")
+    return Missing(
+        f"out-of-memory errors are not seen here: {reason}"
+        if isinstance(reason, str)
+        else "nothing in this program records out-of-memory errors"
+    )
 
 
 OOM_FIGURES = (

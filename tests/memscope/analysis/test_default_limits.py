@@ -238,6 +238,14 @@ def test_growth_that_comes_to_little_over_the_run_breaks_no_default() -> None:
         assert judge(measured, [limit])[0].verdict == "fail"
 
 
+def test_a_program_that_is_watched_and_saw_no_oom_counts_none() -> None:
+    watched = fact("probe.oom", {"watches": "torch's out-of-memory observer"})
+    assert figures(fold([watched]))["oom.engine_count"].value == 0
+    blind = figures(fold([fact("probe.oom", {"absent": "an old torch"})]))["oom.engine_count"]
+    assert blind.value is None
+    assert "an old torch" in (blind.reason or "")
+
+
 def test_a_request_lost_twice_counts_once() -> None:
     assert figures(fold(requests(3), split=4))["oom.request_rate"].value == 0.03
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from memscope import events
 from memscope.analysis.figure import Figure
+from memscope.analysis.figures import FIGURES
 from memscope.analysis.limits import judge, parse_limit
 from memscope.analysis.measure import measure
+from memscope.analysis.metric_names import BY_NAME
+from memscope.probes import allocator, nvml
 from tests.memscope.analysis.build import Event, event, fact, fold
 from tests.memscope.analysis.torch_runs import GIB, GPU, run_program, sample
 
@@ -148,6 +154,11 @@ def test_growth_of_a_metric_a_step(a_step: int, verdict: str) -> None:
         ),
         ([fact("nvml", {"absent": {"nvml": "no driver"}})], "nvml.free_bytes.min", "no driver"),
         ([fact("probe.pinned", {"absent": "old"})], "host.pinned_bytes.peak", ": old"),
+        (
+            [fact("torch.private_pools", {"absent": "too many blocks"})],
+            "torch.private_free_bytes.peak",
+            ": too many blocks",
+        ),
         ([fact("probe.host", {"stopped": "OSError"})], "host.rss_bytes.peak", ": OSError"),
         ([HOST], "pool.hit_rate / pool.hit_rate", "pool.hit_rate: "),
     ],
@@ -158,6 +169,20 @@ def test_what_is_missing_has_the_reason_of_its_probe(
     figure = measured(rows, name)
     assert figure.value is None
     assert reason in (figure.reason or "")
+
+
+def test_every_metric_that_is_sampled_can_be_named() -> None:
+    """By its text in the sources: a limit on a metric that the table lacks is refused."""
+    root = Path(__file__).parents[3]
+    sources = [*root.glob("memscope/probes/*.py"), *root.glob("runners/**/*.py")]
+    text = "\n".join(path.read_text() for path in sources)
+    written = set(re.findall(r'sample\(\s*"([\w.]+)"', text))
+    areas = "torch|nvml|host|model|cgroup|device|pool|residency|kv"
+    written |= set(re.findall(rf'"((?:{areas})\.\w+_bytes)"', text)) - {row.name for row in FIGURES}
+    written |= {f"torch.{name}" for name in (*allocator._BYTES, *allocator._COUNTS)}
+    written |= {f"nvml.{name}" for name in nvml._FIELDS}
+    assert len(written) > 20
+    assert written - BY_NAME.keys() == set()
 
 
 def test_torchs_metrics_do_not_apply_on_a_host_device() -> None:
