@@ -14,6 +14,7 @@ from memscope.errors import MemscopeError
 from memscope.units import format_bytes, parse_bytes
 
 DEFAULT_KEEP_LAST = "1GiB"
+KEEP_LAST_HELP = f"what a recording may take on disk, or all (default: {DEFAULT_KEEP_LAST})"
 LEAST_BYTES = 1 << 20
 SEGMENTS_A_LIMIT = 8
 MAX_SEGMENTS = 64

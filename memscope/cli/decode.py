@@ -17,6 +17,7 @@ from memscope.cli.output import default_path
 from memscope.cli.progress import ProgressBars
 from memscope.errors import MemscopeError
 from memscope.plan import POLICIES
+from memscope.retention import DEFAULT_KEEP_LAST, KEEP_LAST_HELP, parse_keep_last
 from memscope.text import clean
 from memscope.units import parse_bytes
 
@@ -49,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--chat", action="store_true", help="apply the model's chat format to the prompt")
     add("--cupti", action="store_true", help="name libraries' own allocations, by NVIDIA's CUPTI")
     add("-o", "--output", metavar="RECORDING", help="where the recording goes")
+    add("--keep-last", metavar="SIZE", default=DEFAULT_KEEP_LAST, help=KEEP_LAST_HELP)
     add("--force", action="store_true", help="overwrite the recording")
     add("--json", action="store_true", help="print the result as JSON")
 
@@ -74,6 +76,7 @@ def decode_recorded(args: argparse.Namespace, path: Path) -> Decoded:
     from memscope.writer import record
 
     check_writable(path, force=args.force)
+    parse_keep_last(args.keep_last)
     settings = settings_of(args)
     with ProgressBars() as bars:
         checkpoint = open_model(args.model, bars.update)
@@ -87,7 +90,7 @@ def decode_recorded(args: argparse.Namespace, path: Path) -> Decoded:
             ignore_eos=args.ignore_eos,
             is_chat=args.chat,
         )
-        recorder = record(path, force=args.force, cupti=args.cupti)
+        recorder = record(path, force=args.force, cupti=args.cupti, keep_last=args.keep_last)
         with recorder, exit_code_recorded(recorder):
             measure_empty(recorder, settings.device)
             tokens = itertools.count(1)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from memscope.cli.output import check_free, default_path
 from memscope.errors import MemscopeError
+from memscope.retention import KEEP_LAST_HELP
 
 WITH_VALUE = ("-o", "--output", "--report", "--keep-last", "--history")
 
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="RECORDING", help="where the recording goes")
     add("--force", action="store_true", help="overwrite the recording, and the report")
     add("--report", metavar="FILE", help="write the HTML report once the program has ended")
-    add("--keep-last", metavar="SIZE", help="what a recording may take (default: 1GiB), or all")
+    add("--keep-last", metavar="SIZE", help=KEEP_LAST_HELP)
     add(
         "--history",
         type=int,
