@@ -62,6 +62,8 @@ class MetricFold:
     def fold(self, batch: Batch, start: int, stop: int, warmup_steps: int) -> None:
         """Take the rows ``start`` to ``stop`` of ``batch``."""
         rows, taken = self._take(batch, start, stop)
+        if batch.is_thinned:  # what is left was chosen for being the most or the least
+            rows, taken = rows[:0], taken.where(slice(0, 0))
         if not self._ended:
             for builder, values in self._by_metric(taken.which, taken.values):
                 builder.all.add(values)

@@ -138,6 +138,20 @@ def test_peaks_floors_and_pairs_of_readings_outlive_thinning() -> None:
     assert left.counts["sample"] == len(rows)
 
 
+def test_percentiles_are_of_the_part_that_is_there_in_full() -> None:
+    old = readings(60)
+    new = [
+        event(events.SAMPLE, 10**11 + number, name="torch.allocated_bytes", bytes=50)
+        for number in range(9)
+    ]
+    timeline = read([*thinned(old), make_batch(new)])
+    (allocated,) = timeline.metric("torch.allocated_bytes").values()
+    assert (len(allocated.inside), allocated.inside.percentile(0.5)) == (9, 50)
+    assert allocated.series.peak == 900
+    (reserved,) = timeline.metric("torch.reserved_bytes").values()
+    assert len(reserved.inside) == 0
+
+
 def test_rare_rows_stay_as_they_were() -> None:
     rows = [
         fact("model", {"layers": 3}),
