@@ -157,8 +157,9 @@ def _used_line(facts: _Facts, used: Line) -> Line:
 
 
 def _process_line(facts: _Facts, process: Line) -> Line:
-    outside = outside_lines(facts.timeline, facts.device, facts.raw_bytes)
-    reason = "what no other line holds: code loaded later, libraries' own allocations, rounding"
+    outside = tuple(outside_lines(facts.timeline, facts.device, facts.raw_bytes))
+    unknown = [line.words for line in outside if line.bytes is None]
+    reason = f"what no other line holds: {', '.join((*unknown, 'stacks of kernels, rounding'))}"
     rest = Line("unexplained", "unexplained", None, PARTIAL, reason)
     return divide(process, (*facts.own_lines, *outside), rest)
 

@@ -60,3 +60,10 @@ class OwnBytes:
         if device not in self._cards:
             self._cards[device] = find_card(self._nvml, torch, device)
         return own_bytes(self._nvml, self._cards[device])
+
+    def try_read(self, torch: Any, device: int) -> int | None:
+        """The same; None also where NVML is absent or refuses, of which its own probe tells."""
+        try:
+            return self.read(torch, device)
+        except Exception:
+            return None

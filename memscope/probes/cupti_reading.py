@@ -1,0 +1,132 @@
+"""What CUPTI recorded, turned into events and facts on the recorder's thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memscope import events
+from memscope.probes.allocator import cuda_torch, read_counters
+from memscope.probes.cards import OwnBytes
+from memscope.probes.cupti_growth import Growth
+from memscope.probes.cupti_library import CuptiLibrary
+from memscope.probes.cupti_outside import Outside, Ranges
+from memscope.probes.cupti_records import Allocation
+from memscope.probes.pace import TimePace
+from memscope.writer import Recorder
+
+GROWTH_SHARE = 0.01  # of the time, for readings of what the process holds
+
+
+class CuptiReading:
+    """Calls of libraries as rows; what they hold, and what no call accounts for, as facts.
+
+    ``taken_bytes``: what CUPTI itself took on each device that had a context before.
+    """
+
+    def __init__(
+        self, recorder: Recorder, cupti: CuptiLibrary, own: OwnBytes, taken_bytes: dict[int, int]
+    ) -> None:
+        self._recorder, self._cupti = recorder, cupti
+        self._own, self._taken_bytes = own, taken_bytes
+        self._outside = Outside(torch_ranges)
+        self._growth: dict[int, Growth] = {}
+        self._pace = TimePace(GROWTH_SHARE)
+        self._said: dict[str, object] = {}
+        self._records = self._read_ns = 0
+
+    def collect(self) -> int:
+        """Record what was called since the last time; the number of calls, torch's included."""
+        clock = self._recorder.clock
+        start = clock()
+        calls = self._cupti.drain()
+        shift = clock() - self._cupti.now_ns()
+        for call, library in self._outside.add(calls):
+            self._emit(call, library, call.t_ns + shift)
+        self._records += len(calls)
+        self._read_ns += clock() - start
+        return len(calls)
+
+    def read_growth(self) -> None:
+        """What no call accounts for on each device, as often as its cost allows."""
+        torch, start = cuda_torch(), self._recorder.clock()
+        if torch is None or not (self._pace.is_due(start) or self._recorder.is_closing):
+            return
+        for device in range(torch.cuda.device_count()):
+            self._read_device(torch, device)
+        self._pace.end_read(start, self._recorder.clock())
+
+    def say(self, state: dict[str, object]) -> None:
+        """What is held now, and ``state`` as the fact ``cupti``, where it has changed."""
+        said = {
+            f"cupti.outside.{device}": self._describe(device)
+            for device in sorted({*self._growth, *self._outside.devices})
+        }
+        for key, data in {**said, "cupti": state}.items():
+            if data != self._said.get(key):
+                self._said[key] = data
+                self._recorder.fact(key, data)
+        cost = {"records": self._records, "read_ns": self._read_ns}
+        self._recorder.fact("cupti.cost", self._cupti.cost() | cost)
+
+    def _read_device(self, torch: Any, device: int) -> None:
+        """A reading in which neither torch nor a library made a call."""
+        reserved = read_counters(torch, device)["reserved_bytes"]
+        if not reserved and device not in self._outside.devices:
+            return
+        loads = self._loads
+        held = self._own.try_read(torch, device)
+        if self.collect() or held is None:
+            return
+        if read_counters(torch, device)["reserved_bytes"] != reserved:
+            return
+        growth = self._growth.setdefault(device, Growth())
+        left = held - reserved - self._outside.held_bytes(device)
+        grown = growth.add(left, loads, self._loads)
+        if grown > 0:
+            self._recorder.emit(events.MODULE_LOAD, name="code", bytes=grown, device=device)
+
+    @property
+    def _loads(self) -> int:
+        """Signs of loaded code: CUPTI's callback, and the arrays that came with it."""
+        return self._cupti.module_loads + self._cupti.code_arrays
+
+    def _describe(self, device: int) -> dict[str, object]:
+        outside, growth = self._outside, self._growth.get(device)
+        libraries = outside.libraries(device)
+        found: dict[str, object] = {
+            "libraries_bytes": sum(libraries.values()),
+            "libraries": libraries,
+            "calls": outside.calls(device),
+            "pools_bytes": outside.pool_bytes(device),
+            "pools": outside.pool_users(device),
+        }
+        taken = self._taken_bytes.get(device, None if self._cupti.is_preallocating else 0)
+        if taken is not None:
+            found["cupti_bytes"] = taken
+        if growth is not None:
+            found["base_bytes"] = growth.base_bytes
+            found["modules_bytes"] = growth.modules_bytes
+        return found
+
+    def _emit(self, call: Allocation, library: str, at_ns: int) -> None:
+        self._recorder.emit(
+            events.DEVICE_FREE if call.is_release else events.DEVICE_MALLOC,
+            name=library,
+            bytes=call.bytes,
+            address=call.address,
+            device=call.device,
+            stream=call.stream,
+            at_ns=at_ns,
+        )
+
+
+def torch_ranges() -> Ranges:
+    """Addresses that torch's allocator holds, as (start, end)."""
+    torch = cuda_torch()
+    if torch is None:
+        return []
+    try:
+        segments = torch.cuda.memory_snapshot(include_traces=False)
+    except TypeError:  # an older torch
+        segments = torch.cuda.memory_snapshot()
+    return [(each["address"], each["address"] + each["total_size"]) for each in segments]
