@@ -65,7 +65,9 @@ def _cached(
     path: Path, files: list[Path], read: Callable[[], FloatModel], progress: Progress
 ) -> CheckpointSource:
     """The quantized form of what these files hold, made if they are new or have changed."""
-    target = cache_folder() / f"{path.resolve().stem}-{_identity(files)}{SUFFIX}"
+    place = path.resolve()
+    name = place.name if place.is_dir() else place.stem  # a folder's name may have dots in it
+    target = cache_folder() / f"{name}-{_identity(files)}{SUFFIX}"
     return _kept(target, lambda: write_checkpoint(read(), target, progress))
 
 
