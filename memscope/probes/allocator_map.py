@@ -113,7 +113,10 @@ def _chunks(segments: list[Segment]) -> Iterator[list[Segment]]:
 
 
 def _emit_tables(recorder: Recorder, tables: Snapshot, at_ns: int) -> None:
-    """Each segment, then its blocks. Rows that say the same share one object as their data."""
+    """Segments, then their blocks; a block's ``value`` is what was asked for, in bytes.
+
+    Rows that say the same share one object as their data.
+    """
     segments, blocks = tables.segments, tables.blocks
     device, stream = segments.device.tolist(), segments.stream.tolist()
     pool = [list(tables.pools[code]) for code in segments.pool.tolist()]

@@ -9,6 +9,7 @@ observer serves all recorders of a process.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 import threading
@@ -45,7 +46,6 @@ _COUNTERS = (
 
 _attaching = threading.RLock()
 _attached: dict[int, str | None] = {}  # by id of torch's library: None, or why it cannot be
-_totals: dict[int, int] = {}  # the card's size by device, where a limit hides it from an observer
 _mapping = threading.Lock()
 _mapped: weakref.WeakSet[Recorder] = weakref.WeakSet()
 
@@ -59,14 +59,14 @@ class OomProbe:
     name = "oom"
 
     def __init__(self, history: int = 0) -> None:
-        self._history = history
+        self._history, self._pid = history, os.getpid()
         self._is_open, self._has_begun, self._has_said = True, False, False
         self._no_owners: str | None = "--history was off" if not history else None
         begin_watching(self)
         watch_cuda(self._begin)
 
     def __call__(self, recorder: Recorder) -> None:
-        """Ten times a second: who records, and what an observer may not ask for itself."""
+        """Ten times a second: who records, and whether torch has CUDA by now."""
         bind_recorder(self, recorder)
         torch = cuda_torch()
         if torch is None:
@@ -75,15 +75,13 @@ class OomProbe:
         if not self._has_said:
             self._has_said = True
             recorder.fact("probe.oom", self._facts(torch))
-        for device in range(torch.cuda.device_count()):
-            if device not in _totals and read_counters(torch, device)["peak_reserved_bytes"]:
-                _totals[device] = int(torch.cuda.get_device_properties(device).total_memory)
 
     def close(self) -> None:
         """Give the program its hooks back; the observer stays and does nothing."""
         self._is_open = False
         end_watching(self)
-        if self._has_begun and self._history and self._no_owners is None:
+        is_on = self._has_begun and bool(self._history) and self._no_owners is None
+        if is_on and os.getpid() == self._pid:  # a fork may have left the allocator locked
             stop_history(sys.modules.get("torch"))
 
     def _begin(self) -> None:
@@ -182,31 +180,29 @@ def _record_map(recorder: Recorder, torch: Any, device: int, at_ns: int) -> None
 
 
 def _figures(torch: Any, device: int, usable: int, free: int) -> dict[str, Any]:
-    """What the row carries. The card's size is left out where only the limit is known."""
+    """What the row carries: bytes, counts, the stream, and who asked."""
     figures: dict[str, Any] = {"scope": "engine", "source": "observer", "device": device}
     figures["free"] = free
     with contextlib.suppress(Exception):
         counters = read_counters(torch, device)
         figures |= {name.removesuffix("_bytes"): counters[name] for name in _COUNTERS}
         figures |= {name: counters[name] for name in ("alloc_retries", "ooms") if name in counters}
-    if _is_limited(torch, device):
-        figures["limit"] = usable
-        if device in _totals:
-            figures["total"] = _totals[device]
-    else:
-        figures["total"] = usable
+    figures |= _card(torch, device, usable)
     with contextlib.suppress(Exception):  # a look into a table: no call of CUDA
         figures["stream"] = int(torch._C._cuda_getCurrentRawStream(device))
     figures["frames"] = _frames(sys._getframe(1))
     return figures
 
 
-def _is_limited(torch: Any, device: int) -> bool:
-    read = getattr(torch._C, "_cuda_getMemoryFraction", None)  # torch 2.6
-    try:
-        return read is not None and 0 < float(read(device)) < 1
-    except Exception:
-        return False
+def _card(torch: Any, device: int, usable: int) -> dict[str, int]:
+    """The card's size, and the limit where torch may not use all of it.
+
+    Torch has read the properties of all devices when CUDA was initialised: this reads its table.
+    """
+    total = usable
+    with contextlib.suppress(Exception):
+        total = int(torch.cuda.get_device_properties(device).total_memory)
+    return {"total": total, "limit": usable} if usable < total else {"total": usable}
 
 
 def _frames(frame: FrameType | None) -> list[str]:

@@ -31,7 +31,6 @@ class FakeCuda(FakeTorch):
             _cuda_memoryStats=self.counters,
             _cuda_attach_out_of_memory_observer=self.attach,
             _cuda_memorySnapshot=self.snapshot,
-            _cuda_getMemoryFraction=lambda device: self.fraction,
             _cuda_getCurrentRawStream=lambda device: 0,
         )
         self.cuda.memory = SimpleNamespace(

@@ -36,7 +36,6 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 
 def use(fake: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oom, "_attached", {})
-    monkeypatch.setattr(oom, "_totals", {})
     monkeypatch.setitem(sys.modules, "torch", fake)
 
 
@@ -184,7 +183,6 @@ def test_fraction_is_a_limit_and_the_card_is_known_from_before(
     use(fake, monkeypatch)
     with begin(tmp_path / "run.mscope", fake):
         fill(fake)
-        wait_until(lambda: oom._totals)
         fail(fake)
     (error,) = read(tmp_path / "run.mscope").ooms
     assert (error.figures["limit"], error.figures["total"]) == (4 * GIB, 8 * GIB)
@@ -221,6 +219,16 @@ def test_history_is_asked_of_torch_and_ended(tmp_path: Path, torch: FakeCuda) ->
     (first, options), (last, _) = torch.history
     assert (first, options["max_entries"], options["stacks"]) == (("all",), 1000, "python")
     assert last == (None,)
+
+
+def test_forked_child_leaves_the_history_of_its_parent(
+    torch: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = OomProbe(1000)
+    probe._begin()
+    monkeypatch.setattr(oom.os, "getpid", lambda: -1)
+    probe.close()
+    assert len(torch.history) == 1
 
 
 def test_history_of_the_program_is_left_alone(tmp_path: Path, torch: FakeCuda) -> None:
