@@ -127,11 +127,11 @@ def default_limits(definition: FigureDefinition, name: str = "") -> tuple[Limit,
 
 
 def judge(figures: Mapping[str, Figure], limits: Sequence[Limit] = ()) -> tuple[Verdict, ...]:
-    """Verdicts on ``limits``, then on the defaults of all figures that they do not name."""
+    """Verdicts on ``limits``, then on the defaults of all figures that no written one names."""
     verdicts = [
         _judge_one(figures, each, is_named=True) for limit in limits for each in _expand(limit)
     ]
-    named = {limit.figure for limit in limits}
+    named = {limit.figure for limit in limits if not limit.is_default}
     for definition in FIGURES:
         if definition.name not in named:
             verdicts += [

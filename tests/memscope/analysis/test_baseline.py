@@ -124,6 +124,20 @@ def test_noise_around_nothing_is_within_the_slack(tmp_path: Path) -> None:
         assert [each.verdict for each in verdicts(baseline, growth_allocated=value)] == [verdict]
 
 
+def test_what_is_below_nothing_has_room_above(tmp_path: Path) -> None:
+    baseline = written(tmp_path / "b.toml", growth_allocated=-100_000)
+    for value, verdict in {-95_001: "pass", -94_999: "fail"}.items():
+        assert [each.verdict for each in verdicts(baseline, growth_allocated=value)] == [verdict]
+
+
+def test_defaults_are_shown_beside_a_baseline(tmp_path: Path) -> None:
+    baseline = written(tmp_path / "b.toml", oom_engine_count=2)
+    limits = baseline.limits("recording", H200).limits
+    found = judge(figures(oom_engine_count=2), limits)
+    shown = [(each.is_named, each.verdict) for each in found if each.figure == "oom.engine_count"]
+    assert shown == [(True, "pass"), (False, "fail")]
+
+
 def test_a_figure_that_is_no_longer_measured_is_not_kept(tmp_path: Path) -> None:
     baseline = written(tmp_path / "b.toml", memory_peak_bytes=5)
     limits = baseline.limits("recording", H200).limits

@@ -266,6 +266,11 @@ def test_a_kv_cache_of_unknown_size_is_not_measured() -> None:
     assert (figure.value, figure.reason) == (None, "the number of KV blocks is not recorded")
 
 
+def test_the_peak_of_blocks_is_that_of_all_portions() -> None:
+    for split in (0, 1, 3):
+        assert figures(fold(blocks(800), split=split))["kv.peak_utilisation"].value == 0.8
+
+
 @pytest.mark.parametrize("split", [0, 1, 2])
 def test_unused_slots_of_blocks_held_then(split: int) -> None:
     rows = [fact("kv", {"blocks": 1000, "block_tokens": 16})]
