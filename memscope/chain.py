@@ -14,11 +14,13 @@ from typing import Self
 
 import pyarrow as pa
 
+from memscope.batch import Batch
 from memscope.errors import MemscopeError
 from memscope.frames import Frame
 from memscope.header import Header, Segment
 from memscope.segment_names import next_name, possible_segments, thin_name
-from memscope.storage import CHUNK_BYTES, Batch, Scanner, State
+from memscope.state import State
+from memscope.storage import CHUNK_BYTES, Scanner
 
 ATTEMPTS = 5  # at opening a chain whose writer begins its next segment meanwhile
 

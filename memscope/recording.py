@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterator
 from typing import Self
 
+from memscope.batch import Batch
 from memscope.chain import Chain
 from memscope.errors import MemscopeError
 from memscope.header import Header
-from memscope.storage import Batch, State
+from memscope.state import State
 
 
 class Recording:

@@ -12,17 +12,13 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from memscope.batch import Batch
 from memscope.errors import MemscopeError
-from memscope.events import COLUMNS
 from memscope.frames import (
     END,
     HEADER_KEY,
@@ -35,128 +31,16 @@ from memscope.frames import (
     check_frame,
 )
 from memscope.header import Header, check_columns, parse_header
-from memscope.units import format_seconds
+from memscope.state import State, decide_state
 
 try:
     import fcntl
 except ImportError:  # Windows reads, and cannot tell a running file from a cut one
     fcntl = None  # type: ignore[assignment]
 
+__all__ = ["Batch", "Scanner", "State", "decide_state", "is_locked_by_writer"]
+
 CHUNK_BYTES = 1 << 24
-_ABSENT = {column.name: column.absent for column in COLUMNS}
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """How whole a recording is: running, complete, cut or damaged.
-
-    ``removed_rows``: events that are older than is kept; of ``thinned_rows`` most became sums a
-    step and kind. Both are as the recorder was told, so that nothing is lost; every event is there
-    from ``whole_from_ns`` on, by the recording's own time.
-    """
-
-    name: str
-    batches: int
-    rows: int
-    lost_rows: int
-    lost_bytes: int
-    removed_rows: int = 0
-    thinned_rows: int = 0
-    whole_from_ns: int = 0
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether figures may miss events that happened."""
-        return self.name in ("cut", "damaged")
-
-    def __str__(self) -> str:
-        read = f"{self.rows:,} events read in {self.batches:,} batches{self._kept}"
-        if self.name == "damaged":
-            lost = f"{self.lost_rows:,} events" if self.lost_rows else f"{self.lost_bytes:,} bytes"
-            return f"damaged: {read}, {lost} lost"
-        if self.name == "cut":
-            return f"cut: the program ended before the recording was closed; {read}"
-        return f"{self.name}: {read}"
-
-    @property
-    def _kept(self) -> str:
-        words = []
-        if self.removed_rows:
-            words.append(f"{self.removed_rows:,} events are older than is kept")
-        if self.thinned_rows:
-            words.append(f"of {self.thinned_rows:,} old ones there are sums a step")
-        if not words:
-            return ""
-        since = format_seconds(self.whole_from_ns / 1e9)
-        return f" ({', '.join(words)}; all there is from {since} on)"
-
-
-def decide_state(*, is_locked: bool, has_end: bool, has_damage: bool) -> str:
-    """The one place where a recording's state is named."""
-    if has_damage:
-        return "damaged"
-    if is_locked:
-        return "running"
-    return "complete" if has_end else "cut"
-
-
-class Batch:
-    """Events of one message, as arrays of ``rows`` values each.
-
-    An absent number is the column's ``absent`` value (−1, NaN for ``value``, 0 for ``address``).
-    ``is_thinned``: it is of an old segment, in which sums stand for most events.
-    """
-
-    __slots__ = ("_arrays", "_names", "_record", "is_thinned", "rows", "sequence")
-
-    def __init__(self, record: pa.RecordBatch, sequence: int, *, is_thinned: bool = False) -> None:
-        self._record = record
-        self._arrays: dict[str, npt.NDArray[Any]] = {}
-        self._names: tuple[npt.NDArray[np.int32], list[str]] | None = None
-        self.sequence = sequence
-        self.rows = record.num_rows
-        self.is_thinned = is_thinned
-
-    def __getitem__(self, column: str) -> npt.NDArray[Any]:
-        """The numbers of ``column``."""
-        array = self._arrays.get(column)
-        if array is None:
-            values = self._record.column(column)
-            if values.null_count:
-                values = pc.fill_null(values, pa.scalar(_ABSENT[column], values.type))
-            array = self._arrays[column] = values.to_numpy(zero_copy_only=False)
-        return array
-
-    @property
-    def names(self) -> tuple[npt.NDArray[np.int32], list[str]]:
-        """Column ``name`` as codes into a list of the batch's distinct names; −1 where absent."""
-        if self._names is None:
-            encoded = self._record.column("name").dictionary_encode()
-            codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
-            self._names = codes, encoded.dictionary.to_pylist()
-        return self._names
-
-    def name(self, row: int) -> str | None:
-        """Name of one row."""
-        text: str | None = self._record.column("name")[row].as_py()
-        return text
-
-    def data(self, row: int) -> Any:
-        """Column ``data`` of one row, decoded; None where absent or not JSON."""
-        text = self._record.column("data")[row].as_py()
-        try:
-            return None if text is None else json.loads(text)
-        except (ValueError, RecursionError):
-            return None
-
-    def where(self, kind: int) -> npt.NDArray[np.int64]:
-        """Row numbers of one kind."""
-        return np.flatnonzero(self["kind"] == kind)
-
-    @property
-    def record(self) -> pa.RecordBatch:
-        """The Arrow batch itself, for exports."""
-        return self._record
 
 
 class Scanner:

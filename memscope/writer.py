@@ -6,13 +6,11 @@ stderr, and never the program.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Self
 
 from memscope.backlog import Backlog
 from memscope.emitter import Emitter
+from memscope.open_recorders import await_exit, open_recorders
 from memscope.output_file import check_writable, unwritable
 from memscope.pin_signal import PinSignal
 from memscope.probe_list import Probe, ProbeList
@@ -33,10 +32,8 @@ FLUSH_ROWS = 4096
 SAMPLE_SECONDS = 0.1
 MAX_BACKLOG_ROWS = 500_000
 FORK_SECONDS = 1.0  # a fork waits no longer than this for a batch to be written
-EXIT_SECONDS = 0.05
 
 _clock = time.perf_counter_ns
-_open_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
 _active: list[Recorder] = []
 
 
@@ -72,7 +69,7 @@ class Recorder(Emitter):
         self._removed = self._segments.removed
         self._pin_signal = PinSignal(self.mark) if limit is not None else None
         self._start_thread()
-        _open_recorders.add(self)
+        open_recorders.add(self)
         self._probes.begin(self)
 
     @property
@@ -210,7 +207,7 @@ class Recorder(Emitter):
             self._segments.give_up(reason)
 
     def _end(self) -> None:
-        _open_recorders.discard(self)
+        open_recorders.discard(self)
         self._restore_signal()
         if self.stopped is None:
             try:
@@ -223,7 +220,7 @@ class Recorder(Emitter):
         if self._pin_signal is not None:
             self._pin_signal.restore()
 
-    def _pause(self) -> None:
+    def pause(self) -> None:
         """End the thread before a fork: it would leave the child locks that nobody lets go of."""
         if self._closing or threading.current_thread() is self._thread:
             return
@@ -232,16 +229,17 @@ class Recorder(Emitter):
         self._wake.set()
         self._thread.join(FORK_SECONDS)
         if not self._thread.is_alive():
-            _await_exit(self._thread.native_id)
+            await_exit(self._thread.native_id)
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
+        """Go on after a fork."""
         with self._turn:
             has_ended, self._is_paused, self._has_paused = self._has_paused, False, False
         self._wake.clear()
         if has_ended and not self._closing:
             self._start_thread()
 
-    def _leave_in_child(self) -> None:
+    def leave_in_child(self) -> None:
         """After a fork the file belongs to the parent alone."""
         self._switch_off()
         self._closing = True
@@ -299,38 +297,3 @@ def _begin(path: Path, limit: int | None, *, force: bool) -> Segments:
         return Segments(path, limit, _clock())
     except OSError as error:
         raise unwritable(path, error.strerror) from None
-
-
-def _await_exit(thread_id: int | None) -> None:
-    """Until the system has let go of a thread, too: Python 3.12 counts those there at a fork."""
-    deadline = time.monotonic() + EXIT_SECONDS
-    while os.path.exists(f"/proc/self/task/{thread_id}") and time.monotonic() < deadline:
-        time.sleep(0.0001)
-
-
-def _close_all() -> None:
-    for recorder in tuple(_open_recorders):
-        recorder.close()
-
-
-def _pause_all() -> None:
-    for recorder in tuple(_open_recorders):
-        recorder._pause()
-
-
-def _resume_all() -> None:
-    for recorder in tuple(_open_recorders):
-        recorder._resume()
-
-
-def _leave_in_child() -> None:
-    for recorder in tuple(_open_recorders):
-        recorder._leave_in_child()
-    _open_recorders.clear()
-
-
-atexit.register(_close_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_pause_all, after_in_parent=_resume_all, after_in_child=_leave_in_child
-    )

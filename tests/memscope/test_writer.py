@@ -244,11 +244,11 @@ def test_a_backlog_becomes_sums_and_is_counted(
 ) -> None:
     monkeypatch.setattr("memscope.writer.MAX_BACKLOG_ROWS", 10_000)
     with Recorder(tmp_path / "run.mscope") as recorder:
-        recorder._pause()  # its thread, so that rows wait however fast it is
+        recorder.pause()  # its thread, so that rows wait however fast it is
         for number in range(20_000):
             recorder.emit(events.UPLOAD, number // 1000, 1, "slab", 10, 5)
         recorder.fact("kept", 1)
-        recorder._resume()
+        recorder.resume()
         assert recorder.flush(30.0)
     rows = rows_of(tmp_path / "run.mscope")
     whole = [row for row in rows if row[0] == events.UPLOAD]
@@ -309,9 +309,9 @@ def test_a_flush_ends_in_time_where_nothing_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = Recorder(tmp_path / "run.mscope")
-    recorder._pause()  # as while the program forks
+    recorder.pause()  # as while the program forks
     assert not recorder.flush(0.05)
-    recorder._resume()
+    recorder.resume()
     assert recorder.flush(10.0)
     monkeypatch.setattr(
         recorder._segments, "write", lambda rows: (_ for _ in ()).throw(OSError(28, "full"))

@@ -1,0 +1,61 @@
+"""How whole a recording is: decided and named in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memscope.units import format_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How whole a recording is: running, complete, cut or damaged.
+
+    ``removed_rows``: events that are older than is kept; of ``thinned_rows`` most became sums a
+    step and kind. Both are as the recorder was told, so that nothing is lost; every event is there
+    from ``whole_from_ns`` on, by the recording's own time.
+    """
+
+    name: str
+    batches: int
+    rows: int
+    lost_rows: int
+    lost_bytes: int
+    removed_rows: int = 0
+    thinned_rows: int = 0
+    whole_from_ns: int = 0
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether figures may miss events that happened."""
+        return self.name in ("cut", "damaged")
+
+    def __str__(self) -> str:
+        read = f"{self.rows:,} events read in {self.batches:,} batches{self._kept}"
+        if self.name == "damaged":
+            lost = f"{self.lost_rows:,} events" if self.lost_rows else f"{self.lost_bytes:,} bytes"
+            return f"damaged: {read}, {lost} lost"
+        if self.name == "cut":
+            return f"cut: the program ended before the recording was closed; {read}"
+        return f"{self.name}: {read}"
+
+    @property
+    def _kept(self) -> str:
+        words = []
+        if self.removed_rows:
+            words.append(f"{self.removed_rows:,} events are older than is kept")
+        if self.thinned_rows:
+            words.append(f"of {self.thinned_rows:,} old ones there are sums a step")
+        if not words:
+            return ""
+        since = format_seconds(self.whole_from_ns / 1e9)
+        return f" ({', '.join(words)}; all there is from {since} on)"
+
+
+def decide_state(*, is_locked: bool, has_end: bool, has_damage: bool) -> str:
+    """The one place where a recording's state is named."""
+    if has_damage:
+        return "damaged"
+    if is_locked:
+        return "running"
+    return "complete" if has_end else "cut"
