@@ -35,6 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_window_options(allocators)
     watching = benches.add_parser("watch-overhead", help="what watching a model costs")
     _add_window_options(watching, takes_model=False)
+    tests = benches.add_parser("pytest-overhead", help="what the pytest plugin costs")
+    tests.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of each run (5)")
+    tests.add_argument("--json", action="store_true", help="print the figures as JSON")
     products = benches.add_parser("q8-products", help="ways to compute the q8 product on the host")
     products.add_argument("--model", help="whose weights (default: SmolLM2-135M-Instruct)")
 
@@ -69,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
         "cost-curve": run_cost_curve,
         "allocators": run_allocators,
         "watch-overhead": run_watch_overhead,
+        "pytest-overhead": run_pytest_overhead,
         "q8-products": run_products,
     }[args.bench](args)
 
@@ -161,6 +165,22 @@ def run_watch_overhead(args: argparse.Namespace) -> int:
     with ProgressBars() as bars:
         found = measure(rounds=args.rounds, tokens=args.tokens, device=device, progress=bars.update)
     show(args, found.to_json(), [found.table()])
+    return 0
+
+
+def run_pytest_overhead(args: argparse.Namespace) -> int:
+    """What 500 trivial tests cost without the plugin, with it, and with a limit on each."""
+    if args.rounds < 1:
+        raise MemscopeError(f"--rounds {args.rounds} measures nothing.", "Ask for at least 1.")
+    with needing("dev", "pytest"):
+        from memscope_runners.bench.pytest_overhead import measure
+
+    with ProgressBars() as bars:
+        found = measure(rounds=args.rounds, progress=bars.update)
+    if args.json:
+        print(json.dumps(found.to_json()))
+    else:
+        print_table(found.rows())
     return 0
 
 

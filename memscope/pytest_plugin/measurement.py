@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import platform
 import re
-import shutil
 import tempfile
 import zlib
 from functools import cache
@@ -130,10 +130,12 @@ class Measurement:
 
     def discard(self) -> None:
         """Remove the recordings of a test that needs no second look, unless all are to stay."""
-        if self._output is None:
+        if self._output is None and self._folder is not None:
+            for path in self.paths:
+                _remove(path)
             self.paths = []
-            if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                self._folder.rmdir()
 
     def _next_path(self) -> Path:
         run = self.runs + 1
@@ -167,5 +169,7 @@ def _file_name(test: str) -> str:
 
 
 def _remove(path: Path) -> None:
+    """A recording, and the earlier segments of a long one."""
     with contextlib.suppress(OSError):
-        path.unlink()
+        for each in (path, *path.parent.glob(f"{glob.escape(path.stem)}.*{path.suffix}")):
+            each.unlink()
