@@ -13,6 +13,7 @@ from memscope.units import format_bytes, format_seconds
 
 HIGH_CACHE_RATIO = 0.2
 USED_SHARE = 0.8  # of what is reserved, at the peak: the cache was needed then
+SMALL_RISE = 64 << 20  # bytes over the run: a cache that grows by less names nothing
 OFTEN = 0.05  # flushes a step
 
 
@@ -44,7 +45,7 @@ def _leaks(timeline: Timeline) -> Iterator[str]:
 def _fragmentation(timeline: Timeline) -> Iterator[str]:
     growth = analyse_growth(timeline, "reserved_gap")
     ratio, gap = cache_ratio(timeline), gap_bytes(timeline)
-    grows = isinstance(growth, Growth) and growth.is_plain
+    grows = isinstance(growth, Growth) and growth.is_plain and growth.rise_bytes >= SMALL_RISE
     is_high = (
         not isinstance(ratio, Missing | Negligible)
         and ratio > HIGH_CACHE_RATIO

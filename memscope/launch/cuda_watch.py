@@ -30,10 +30,13 @@ class CudaWatch:
         if spec is None or getattr(spec, "_initializing", False):
             return
         self.is_queued = True
-        lazy_call = getattr(cuda, "_lazy_call", None)
-        if lazy_call is not None:
-            with contextlib.suppress(Exception):
-                lazy_call(self._call)
+        with contextlib.suppress(Exception):
+            if getattr(cuda._tls, "is_initializing", False):
+                # Called by what is queued: the lock is held that _lazy_call waits for. What is
+                # added now still runs, after all else.
+                cuda._queued_calls.append((self._call, []))
+            else:
+                cuda._lazy_call(self._call)
 
     def _call(self) -> None:
         with contextlib.suppress(Exception):
