@@ -68,6 +68,7 @@ KV_FIGURES = (
         lambda results: unused_slot_ratio(results.timeline),
         "median of the readings while requests hold blocks",
         PAGED,
+        advice="Last blocks lie half empty: use smaller KV blocks.",
         direction="lower",
         slack=0.02,
     ),

@@ -16,6 +16,7 @@ from memscope.analysis.link import link_ratio
 from memscope.analysis.residency import ONLY_WARMUP
 
 WINDOW = "programs with a residency window over their layers"
+SMALLER = "What is resident follows from the window: another --keep or --policy changes it."
 POOL = "programs with a weight pool"
 
 
@@ -47,8 +48,16 @@ def _wait_ratio(results: Results) -> Measured:
 def _window_row(
     field: str, unit: str, definition: str, moment: str, direction: str = "lower"
 ) -> FigureDefinition:
-    name, measure = f"residency.{field}", _residency(field)
-    return FigureDefinition(name, unit, definition, measure, moment, WINDOW, direction=direction)
+    return FigureDefinition(
+        f"residency.{field}",
+        unit,
+        definition,
+        _residency(field),
+        moment,
+        WINDOW,
+        advice=SMALLER,
+        direction=direction,
+    )
 
 
 RESIDENCY_FIGURES = (
@@ -59,6 +68,7 @@ RESIDENCY_FIGURES = (
         _residency("uploads_per_step"),
         "mean of steps",
         WINDOW,
+        advice="Keep more layers (--keep), or another policy: --policy pinned.",
         direction="lower",
         is_after_warmup=True,
     ),
@@ -124,6 +134,7 @@ POOL_FIGURES = (
         lambda results: results.weight_pool.idle_bytes,
         "the last step's end",
         POOL,
+        advice="Fewer buffers need lie idle: fewer geometries (--unit slab), or a smaller window.",
         direction="lower",
     ),
     FigureDefinition(
@@ -148,6 +159,7 @@ STEP_FIGURES = (
         _step_duration,
         "median of steps",
         "programs with steps",
+        advice="See what a step waits for: step.wait_ratio, and the driver's calls.",
         direction="lower",
         repeats=IN_NO_OTHER_RUN,
         is_after_warmup=True,
@@ -159,6 +171,7 @@ STEP_FIGURES = (
         _wait_ratio,
         "median of steps",
         WINDOW,
+        advice="Upload ahead (--prefetch), keep more layers, or copy from pinned memory.",
         direction="lower",
         repeats=IN_NO_OTHER_RUN,
         is_after_warmup=True,

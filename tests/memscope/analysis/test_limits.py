@@ -141,10 +141,11 @@ def test_the_warn_level_of_a_default(value: float, verdict: str) -> None:
     assert named("memory.peak_ratio < 1", figure("memory.peak_ratio", 0.96))[0].verdict == "pass"
 
 
-def test_each_default_can_be_read_and_has_advice() -> None:
+def test_each_figure_has_defaults_that_can_be_read_and_says_what_to_do() -> None:
     for row in FIGURES:
-        assert bool(default_limits(row)) == bool(row.advice), row.name
-        assert row.definition
+        assert len(default_limits(row)) == len(row.limits)
+        for text in (row.advice, row.definition, row.moment, row.applies):
+            assert text, row.name
 
 
 def test_a_missing_value_is_a_verdict_with_its_reason() -> None:
