@@ -7,7 +7,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from memscope.analysis import snapshot_advice, snapshot_words
-from memscope.analysis.explanation import FIGURES, Advice, Explanation
+from memscope.analysis.explanation import FIGURES, Advice, Explanation, Share
 from memscope.analysis.oom import explain_message, explain_reading
 from memscope.analysis.oom_advice import advise
 from memscope.analysis.oom_balance import Balance
@@ -15,7 +15,7 @@ from memscope.analysis.oom_card import card_shares
 from memscope.analysis.oom_situation import torch_size
 from memscope.analysis.oom_words import write_why
 from memscope.analysis.recorded_oom import RecordedOom, growth_sentence
-from memscope.analysis.snapshot import SnapshotExplanation
+from memscope.analysis.snapshot import SnapshotExplanation, unused_shares
 from memscope.analysis.snapshot_details import snapshot_details
 from memscope.analysis.snapshot_report import snapshot_report
 from memscope.interop.oom_formats import OomMessage
@@ -40,7 +40,7 @@ def explain_oom(recorded: RecordedOom, *, no_owners: str = "", no_map: str = "")
         "figures": {
             key: size.bytes for key in FIGURES if (size := getattr(message, key)) is not None
         },
-        "shares": card_shares(within_limit(situation.balance)),
+        "shares": _shares(recorded),
         "help": _help(recorded),
         "no_help": _no_help(recorded),
         "unknown": _unknown(recorded, no_owners, no_map),
@@ -67,6 +67,16 @@ def within_limit(balance: Balance) -> Balance:
     if not balance.is_capped or message.limit is None:
         return balance
     return Balance(dataclasses.replace(message, total=message.limit, free=balance.room, limit=None))
+
+
+def _shares(recorded: RecordedOom) -> tuple[Share, ...]:
+    """The card; what torch held unused is told apart where the map adds up to the counters."""
+    shares = card_shares(within_limit(recorded.balance))
+    unused = () if recorded.found is None else unused_shares(recorded.found.buckets)
+    if sum(share.bytes for share in unused) != recorded.balance.cached:
+        return shares
+    split = [unused if share.name == "torch, cached" else (share,) for share in shares]
+    return tuple(share for part in split for share in part)
 
 
 def _why(recorded: RecordedOom) -> str:

@@ -10,6 +10,9 @@ from memscope.analysis.explanation import Advice, Explanation, Share
 from memscope.interop.guarded import examine
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memscope.analysis.fragmentation import Bucket
     from memscope.analysis.snapshot_analysis import SnapshotAnalysis
 
 _TARGET = "memscope.analysis.snapshot:explain_stream"
@@ -112,14 +115,22 @@ def _shares(found: SnapshotAnalysis) -> tuple[Share, ...]:
     """
     oom = found.oom
     held = found.buckets if oom is None else oom.buckets
+    parts = (
+        Share("torch, allocated", sum(b.allocated_bytes for b in held), "#"),
+        *unused_shares(held),
+        Share("the driver's when the request failed", oom.room_bytes if oom else 0, "."),
+    )
+    return tuple(part for part in parts if part.bytes)
+
+
+def unused_shares(held: Sequence[Bucket]) -> tuple[Share, ...]:
+    """What PyTorch holds in ``held`` and does not use, by what keeps it from being used."""
     own = [bucket for bucket in held if not bucket.is_private]
     private = [bucket for bucket in held if bucket.is_private]
     parts = (
-        Share("torch, allocated", sum(b.allocated_bytes for b in held), "#"),
         Share("torch, freed, another stream may use it", sum(b.pending_bytes for b in held), "~"),
         Share("torch, free in private pools", sum(b.free_bytes for b in private), "-"),
         Share("torch, free, pinned by live blocks", sum(b.pinned_bytes for b in own), "="),
         Share("torch, free, can be given back", sum(b.releasable_bytes for b in own), ":"),
-        Share("the driver's when the request failed", oom.room_bytes if oom else 0, "."),
     )
     return tuple(part for part in parts if part.bytes)

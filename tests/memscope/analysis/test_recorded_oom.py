@@ -110,6 +110,22 @@ def test_map_gives_picture_pins_and_holders() -> None:
     assert "largest that could serve it is 64.0 MiB" in explanation.why
 
 
+def test_card_tells_apart_what_torch_does_not_use() -> None:
+    rows = rows_of("graph_pool")
+    found = recorded_map(fold(rows))
+    assert found is not None
+    memory = found.memory
+    rows[0]["data"] |= {
+        "reserved": memory.reserved_bytes,
+        "allocated": memory.bytes_in(ALLOCATED),
+    }
+    explanation = explain(rows)
+    names = {share.name: share.bytes for share in explanation.shares}
+    assert explanation.diagnosis == "private_pools"
+    assert names["torch, free in private pools"] >= 3 * GIB
+    assert "torch, cached" not in names
+
+
 @pytest.mark.parametrize("split", [0, 1, 7])
 def test_map_is_the_snapshots_own_however_it_is_cut_into_batches(split: int) -> None:
     data, _ = case("expandable_oom")

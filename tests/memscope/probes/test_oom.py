@@ -221,12 +221,10 @@ def test_history_is_asked_of_torch_and_ended(tmp_path: Path, torch: FakeCuda) ->
     assert last == (None,)
 
 
-def test_forked_child_leaves_the_history_of_its_parent(
-    torch: FakeCuda, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forked_child_leaves_the_history_of_its_parent(torch: FakeCuda) -> None:
     probe = OomProbe(1000)
     probe._begin()
-    monkeypatch.setattr(oom.os, "getpid", lambda: -1)
+    probe._pid = -1  # as its parent's is another
     probe.close()
     assert len(torch.history) == 1
 
