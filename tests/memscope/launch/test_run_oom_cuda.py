@@ -189,7 +189,8 @@ def test_error_inside_a_program_is_caught_and_explained(source: str, tmp_path: P
     print(found["why"])
     assert found["diagnosis"] in {"memory_fraction", "fragmentation", "growth"}
     assert found["reserved_bytes"] == sum(each["reserved_bytes"] for each in found["buckets"])
-    assert any("program.py" in note for note in found["notes"])
+    if source == GENERATION:  # the thread of a backward pass has no frame of Python
+        assert any("program.py" in note for note in found["notes"])
 
 
 def test_transformers_generate_is_caught(tmp_path: Path) -> None:
