@@ -294,6 +294,7 @@ def _begin(path: Path, limit: int | None, *, force: bool) -> Segments:
             from memscope.chain import remove_recording
 
             remove_recording(path)  # readers of the old file keep what they have
-        return Segments(path, limit, _clock())
+        absolute = Path(os.path.abspath(path))  # the program may go to another folder
+        return Segments(absolute, limit, _clock())
     except OSError as error:
         raise unwritable(path, error.strerror) from None

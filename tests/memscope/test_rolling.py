@@ -156,6 +156,22 @@ def test_a_recording_that_was_moved_stops_at_its_next_segment(
     assert Recording(tmp_path / "kept.mscope").state.name == "cut"
 
 
+def test_a_program_may_go_to_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memscope.retention.LEAST_BYTES", 1 << 15)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with Recorder("run.mscope", keep_last="256KiB") as recorder:
+        monkeypatch.chdir(tmp_path / "other")
+        for _ in range(40):
+            recorder.emit(events.UPLOAD, name=os.urandom(2000).hex())
+        assert recorder.flush(10.0)
+    assert list((tmp_path / "other").iterdir()) == []
+    with Recording(tmp_path / "run.mscope") as recording:
+        assert (recording.state.name, recording.header.segment.number) == ("complete", 2)
+
+
 def test_force_removes_the_older_segments_with_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "run.mscope"
     with start(path, 0.8) as process:
