@@ -44,7 +44,7 @@ class PytestOverhead:
         limits = {"idle_ratio": IDLE_LIMIT, "marked_ms_per_test": MARKED_LIMIT_MS}
         return asdict(self) | {"limits": limits}
 
-    def rows(self) -> list[tuple[str, str, str]]:
+    def rows(self) -> list[tuple[str, ...]]:
         """What, figure, bound: for people."""
         return [
             (f"{self.tests} trivial tests without the plugin, s", str(self.without_s), ""),
@@ -60,7 +60,9 @@ class PytestOverhead:
 
 def measure(*, rounds: int, tests: int = TESTS, progress: Progress) -> PytestOverhead:
     """``rounds`` turns of the three, after one that warms up. Raises MemscopeError."""
-    without, idle, marked = [], [], []
+    without: list[float] = []
+    idle: list[float] = []
+    marked: list[float] = []
     with tempfile.TemporaryDirectory(prefix="memscope-bench-") as name:
         folder = Path(name)
         head = _TRIVIAL.format(tests)
