@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -36,11 +36,11 @@ class FakeCuda(ModuleType):
 
 
 @pytest.fixture
-def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
+def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
     fake = FakeCuda()
     monkeypatch.setitem(sys.modules, "torch.cuda", fake)
     monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
-    yield fake
+    return fake
 
 
 def import_something() -> None:

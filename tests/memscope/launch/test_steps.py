@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from memscope.analysis.timeline import read_timeline
+from memscope.recording import Recording
 from tests.memscope.launch.programs import facts_of, record, steps_of
 
 pytest.importorskip("torch")
@@ -14,17 +16,24 @@ MODEL = (
     "import sys, time, torch\n"
     "torch.set_num_threads(1)\n"
     "model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4))\n"
-    "time.sleep(0.3)\n"
+    "hooks = torch.nn.modules.module, sys.modules['torch.optim.optimizer']\n"
+    "until = time.monotonic() + 20\n"
+    "while time.monotonic() < until and not (\n"
+    "    hooks[0]._global_forward_pre_hooks and hooks[1]._global_optimizer_post_hooks\n"
+    "): time.sleep(0.01)\n"
 )
 
 
 def run_loop(tmp_path: Path, body: str) -> tuple[int, object]:
-    """Steps of a program, and where they came from at its end."""
+    """Steps of a program from its last source, those of seconds before them not counted."""
     (tmp_path / "program.py").write_text(MODEL + body)
     ended = record(tmp_path, "program.py")
     assert (ended.code, ended.err) == (0, "")
-    path = tmp_path / "run.mscope"
-    return len(steps_of(path)), facts_of(path)["run.step_source"]
+    with Recording(tmp_path / "run.mscope") as recording:
+        timeline = read_timeline(recording)
+    ends = timeline.steps.end_ns
+    count = int((ends > timeline.steps_taken_ns).sum())
+    return count, timeline.facts["run.step_source"]
 
 
 def test_outermost_forwards_are_steps(tmp_path: Path) -> None:
@@ -35,7 +44,7 @@ def test_outermost_forwards_are_steps(tmp_path: Path) -> None:
         "copy.deepcopy(model); pickle.dumps(model)\n",
     )
     assert source == "module"
-    assert 29 <= steps <= 35  # and a second or two before the first
+    assert 29 <= steps <= 30  # the first tells where they come from
 
 
 def test_forward_that_raises_is_a_step_and_no_more(tmp_path: Path) -> None:
@@ -50,7 +59,7 @@ def test_forward_that_raises_is_a_step_and_no_more(tmp_path: Path) -> None:
         "    model(torch.zeros(1, 4))\n",
     )
     assert source == "module"
-    assert 39 <= steps <= 45
+    assert 39 <= steps <= 40
 
 
 def test_optimizer_steps_come_before_forwards(tmp_path: Path) -> None:
@@ -62,7 +71,7 @@ def test_optimizer_steps_come_before_forwards(tmp_path: Path) -> None:
         "    optimizer.step()\n",
     )
     assert source == "optimizer"
-    assert 29 <= steps <= 36
+    assert 29 <= steps <= 30
 
 
 def test_marked_steps_come_before_all(tmp_path: Path) -> None:
@@ -74,7 +83,7 @@ def test_marked_steps_come_before_all(tmp_path: Path) -> None:
         "    with recorder.step(): model(torch.zeros(1, 4)); model(torch.zeros(1, 4))\n",
     )
     assert source == "program"
-    assert 10 <= steps <= 14
+    assert steps == 10
 
 
 def test_compiled_program_is_not_hooked(tmp_path: Path) -> None:
@@ -84,10 +93,12 @@ def test_compiled_program_is_not_hooked(tmp_path: Path) -> None:
         "for _ in range(20): model(torch.zeros(1, 4))\n",
     )
     assert source == "second"
-    assert steps < 15
+    assert steps < 20  # seconds, of which a slow machine has some
 
 
 def test_seconds_are_steps_without_torch(tmp_path: Path) -> None:
     assert record(tmp_path, "-c", "import time; time.sleep(2.6)").code == 0
-    assert steps_of(tmp_path / "run.mscope") == [0, 1]
+    steps = steps_of(tmp_path / "run.mscope")
+    assert steps == list(range(len(steps)))
+    assert 1 <= len(steps) <= 4
     assert facts_of(tmp_path / "run.mscope")["run.step_source"] == "second"
