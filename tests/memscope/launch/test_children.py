@@ -164,3 +164,24 @@ def test_folder_that_cannot_be_made_is_said_once(installed: Path, tmp_path: Path
 def test_verbs_do_not_record_themselves(installed: Path, tmp_path: Path) -> None:
     run_process([installed, "-m", "memscope", "--help"], tmp_path, {"MEMSCOPE_RECORD": "."})
     assert not list(tmp_path.glob("*.mscope"))
+
+
+def test_torchrun_gives_each_rank_a_file_of_one_run(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "train.py").write_text(
+        "import memscope\n"
+        "recorder = memscope.active_recorder()\n"
+        "for _ in range(3):\n"
+        "    with recorder.step(): pass\n"
+    )
+    words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]
+    assert record(tmp_path, *words).code == 0
+    command = [PYTHON, "-m", "memscope", "summary", "run.mscope"]
+    shown = run_process(command, tmp_path).out
+    assert "run of 3 processes" in shown
+    ranks = {}
+    for path in recordings(tmp_path).values():
+        with Recording(path) as recording:
+            ranks[recording.header.rank] = path.name
+    assert set(ranks) == {None, 0, 1}
+    assert ranks[None] == "run.mscope"
