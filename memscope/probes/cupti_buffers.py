@@ -7,23 +7,15 @@ Callbacks into Python could stop a program for ever; cupti_buffers.c says why.
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import platform
-import shlex
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import platformdirs
-
+from memscope import native
+from memscope.errors import MemscopeError
 from memscope.probes.nvml_errors import Problem
 
 SOURCE = Path(__file__).with_name("cupti_buffers.c")
-COMPILERS = ("cc", "gcc", "clang")
-BUILD_SECONDS = 60
+FLAGS = ("-O2", "-shared", "-fPIC")
 
 
 class CuptiAbsent(Exception):
@@ -87,55 +79,10 @@ def load_buffers() -> Buffers:
     return Buffers(build())
 
 
-def find_compiler() -> list[str]:
-    """The command of a C compiler. Raises CuptiAbsent where there is none."""
-    named = shlex.split(os.environ.get("CC", ""))
-    if named and shutil.which(named[0]):
-        return named
-    found = next((path for name in COMPILERS if (path := shutil.which(name))), None)
-    if found is None:
-        raise CuptiAbsent(
-            "no C compiler is here, for the part of memscope that CUPTI calls",
-            "Install one (apt install gcc), or name it in CC.",
-        )
-    return [found]
-
-
 def build() -> Path:
     """The compiled library in the cache folder. Raises CuptiAbsent where there can be none."""
-    source = SOURCE.read_bytes()
-    name = f"cupti-{platform.machine()}-{hashlib.sha256(source).hexdigest()[:16]}.so"
-    folder = _cache_folder()
-    if not (folder / name).exists():
-        _compile(folder, name)
-    return folder / name
-
-
-def _compile(folder: Path, name: str) -> None:
-    """By rename: another process may build it at the same moment."""
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        made = Path(scratch, name)
-        command = [*find_compiler(), "-O2", "-shared", "-fPIC", "-o", str(made), str(SOURCE)]
-        try:
-            run = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise CuptiAbsent(f"{command[0]} does not run: {error}") from None
-        if run.returncode or not made.exists():
-            said = (run.stderr.strip().splitlines() or [f"code {run.returncode}"])[-1]
-            raise CuptiAbsent(f"{command[0]} cannot compile: {said[:200]}", "See CC and CFLAGS.")
-        os.replace(made, folder / name)
-
-
-def _cache_folder() -> Path:
-    named = os.environ.get("MEMSCOPE_CACHE_DIR")
-    folder = Path(named) if named else Path(platformdirs.user_cache_dir("memscope"))
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CuptiAbsent(
-            f"the cache folder {folder} cannot be made ({error.strerror})",
-            "Set MEMSCOPE_CACHE_DIR to a folder that can be written.",
-        ) from None
-    if not os.access(folder, os.W_OK):
-        raise CuptiAbsent(f"{folder} cannot be written", "Set MEMSCOPE_CACHE_DIR to another.")
-    return folder
+        return native.build(SOURCE, FLAGS)
+    except MemscopeError as error:
+        reason = error.problem.removesuffix(".")
+        raise CuptiAbsent(f"{reason[:1].lower()}{reason[1:]}", error.next_step) from None

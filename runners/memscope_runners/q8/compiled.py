@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import platform
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.cache import cache_folder
+from memscope.native import build
 from memscope_runners.q8.slab import Q8Weight
 
 SOURCE = Path(__file__).with_name("product.c")
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fPIC", "-shared", "-pthread")
-COMPILERS = ("cc", "gcc", "clang")
-TIMEOUT_S = 120
 
 
 def load_compiled() -> Callable[[torch.Tensor, Q8Weight], torch.Tensor] | None:
     """The compiled product, or None where it cannot be compiled, loaded or trusted."""
-    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
-    if compiler is None or os.name != "posix":
+    if os.name != "posix":
         return None
     try:
-        product = CompiledProduct(_library(compiler))
-    except (OSError, AttributeError, subprocess.SubprocessError, MemscopeError):
+        product = CompiledProduct(build(SOURCE, FLAGS, tuned_for=_processor()))
+    except (OSError, AttributeError, MemscopeError):
         return None
     return product if _is_right(product) else None
 
@@ -63,20 +56,6 @@ class CompiledProduct:
             torch.get_num_threads(),
         )
         return out
-
-
-def _library(compiler: str) -> Path:
-    """The shared library in the cache, compiled if this source on this processor is new."""
-    identity = [SOURCE.read_bytes(), " ".join(FLAGS).encode(), platform.machine().encode()]
-    digest = hashlib.sha256(b"\0".join([*identity, _processor()])).hexdigest()[:16]
-    target = cache_folder() / f"q8-product-{digest}.so"
-    if not target.exists():
-        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-            built = Path(folder) / target.name
-            command = [compiler, *FLAGS, str(SOURCE), "-o", str(built)]
-            subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT_S)
-            built.replace(target)
-    return target
 
 
 def _processor() -> bytes:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from memscope.cache import cache_folder
 from memscope.errors import MemscopeError
-from memscope_runners.q8.cache import cache_folder
 from memscope_runners.q8.checkpoint import SUFFIX, Checkpoint, open_checkpoint, quantized
 from memscope_runners.q8.checkpoint_writer import write_checkpoint
 from memscope_runners.q8.floats import FloatModel

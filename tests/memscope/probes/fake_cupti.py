@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from memscope.probes.cupti_buffers import CuptiAbsent, find_compiler, load_buffers
+from memscope.errors import MemscopeError
+from memscope.native import find_compiler
+from memscope.probes.cupti_buffers import load_buffers
 from memscope.probes.cupti_library import CuptiLibrary
 from memscope.probes.cupti_records import MemoryRecord
 
@@ -23,8 +25,8 @@ def compiled(folder: Path) -> Path:
     """The made-up library; skips where nothing compiles it."""
     try:
         compiler = find_compiler()
-    except CuptiAbsent as error:
-        pytest.skip(error.problem.reason)
+    except MemscopeError as error:
+        pytest.skip(error.problem)
     path = folder / "libcupti.so.13"
     command = [*compiler, "-shared", "-fPIC", "-pthread", "-o", str(path), str(SOURCE)]
     subprocess.run(command, check=True)

@@ -81,6 +81,7 @@ def program(
     monkeypatch.setenv("MEMSCOPE_CACHE_DIR", str(tmp_path))
     torch = FakeTorch()
     torch.cuda.memory_snapshot = lambda include_traces: []
+    torch.cuda._tls = SimpleNamespace()
     torch.cuda._lazy_call = lambda call: call()
     torch.cuda.__spec__ = SimpleNamespace(_initializing=False)
     monkeypatch.setitem(sys.modules, "torch", torch)
@@ -297,7 +298,7 @@ def test_a_compiler_that_fails_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("CC", "false")
     with pytest.raises(CuptiAbsent, match="false cannot compile"):
         build()
-    assert not list(tmp_path.glob("*.so"))
+    assert not list(tmp_path.rglob("*.so"))
 
 
 def test_the_profiler_has_cupti_to_itself(program, profiler):

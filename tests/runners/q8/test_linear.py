@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -61,8 +62,12 @@ def test_bits_do_not_depend_on_the_tokens_beside(compiled: linear.Product) -> No
     assert torch.equal(together, torch.cat([compiled(row[None], weight) for row in x]))
 
 
-def test_without_a_compiler_the_fallback_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_the_fallback_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MEMSCOPE_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
     linear.best_product.cache_clear()
     try:
         assert linear.product_name() == "dequantize-blocks"
@@ -71,11 +76,12 @@ def test_without_a_compiler_the_fallback_is_named(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_failing_compiler_leaves_nothing_behind(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MEMSCOPE_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr("memscope_runners.q8.compiled.FLAGS", ("--no-such-flag",))
     assert load_compiled() is None
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_a_plain_weight_is_a_plain_product() -> None:
