@@ -68,10 +68,9 @@ class _Clock:
 def align_run(run: RunSummary, timelines: Sequence[Timeline]) -> Alignment:
     """The curves of a run; ``timelines`` are those of its processes, in their order."""
     pairs = list(zip(run.processes, timelines, strict=True))
-    steps = {process.pid: step_bounds(timeline) for process, timeline in pairs}
     by_step = not why_by_clock(run, timelines)
     clocks = [
-        _Clock(process, timeline, steps[process.pid] if by_step else None)
+        _Clock(process, timeline, step_bounds(timeline) if by_step else None)
         for process, timeline in pairs
         if not by_step or process.rank is not None
     ]
