@@ -20,6 +20,7 @@ from memscope.analysis.timeline import Timeline
 
 MAX_PROCESSES = 16
 OLD_NS = 2_000_000_000
+UNTOLD_PROCESS = "the driver gives no memory of a process"
 _UNTOLD = Line("untold", "", None)  # what is left of a partition that is one by itself: nothing
 
 
@@ -174,10 +175,13 @@ def _other_processes(facts: _Facts) -> Iterator[Line]:
         command = sizes[pid].get("command")
         words = f"process {pid}" + (f" ({command})" if command else "")
         size = as_count(sizes[pid].get("bytes"))
-        yield read(f"process.{pid}", words, size, "the driver gives no memory of a process")
-    left = [as_count(sizes[pid].get("bytes")) or 0 for pid in order[MAX_PROCESSES:]]
+        yield read(f"process.{pid}", words, size, UNTOLD_PROCESS)
+    left = [as_count(sizes[pid].get("bytes")) for pid in order[MAX_PROCESSES:]]
     if left:
-        yield Line("processes", f"{len(left)} more processes", sum(left))
+        known = [size for size in left if size is not None]
+        partial = "" if len(known) == len(left) else f"without some: {UNTOLD_PROCESS}"
+        words, size = f"{len(left)} more processes", sum(known) if known else None
+        yield read("processes", words, size, UNTOLD_PROCESS, partial=partial)
 
 
 def _raw_lines(timeline: Timeline, held: int) -> Line:
@@ -226,6 +230,12 @@ class _Facts:
         found = re.search(r"\d+$", name)
         return bool(self.timeline.driver.calls) and self.device == int(found[0] if found else 0)
 
+    @property
+    def _absent(self) -> Mapping[str, object]:
+        """What NVML did not tell, and why."""
+        reasons = self.timeline.fact("nvml", "absent")
+        return reasons if isinstance(reasons, Mapping) else {}
+
     def bytes(self, metric: str) -> int | None:
         """The last reading; what was read without a device is the first one's."""
         reading = self.timeline.latest(metric, self.device)
@@ -240,18 +250,16 @@ class _Facts:
         """Coverage and reason of a reading that may be old."""
         reading = self.timeline.latest(metric, self.device)
         age = 0 if reading is None else self.timeline.last_ns - reading.t_ns
-        gone = self.timeline.fact("nvml", "absent") or {}
-        why = f": {gone[key]}" if (key := f"cuda:{self.device}") in gone else ""
+        key = f"cuda:{self.device}"
+        why = f": {self._absent[key]}" if key in self._absent else ""
         is_old = age > OLD_NS or (why and metric.startswith("nvml."))
         return (PARTIAL, f"read {age / 1e9:.1f} s before{why}") if is_old else (MEASURED, "")
 
     def absence(self, what: str) -> str:
         """Why NVML did not tell something."""
-        reasons = self.timeline.fact("nvml", "absent")
-        reasons = reasons if isinstance(reasons, Mapping) else {}
         for key in (f"nvml.{what}_bytes", f"cuda:{self.device}", "nvml"):
-            if key in reasons:
-                return str(reasons[key])
+            if key in self._absent:
+                return str(self._absent[key])
         return "NVML's figure is not recorded"
 
     @property

@@ -84,6 +84,10 @@ def _gaps(timeline: Timeline) -> Iterator[str]:
     seconds = timeline.fact("cupti", "given_up_s")
     if isinstance(seconds, int | float) and seconds > 0:
         yield f"torch.profiler held CUPTI for {seconds:.1f} s of the time"
+    if timeline.count_fact("cupti.cost", "refused_buffers"):
+        yield "calls came faster than they could be read, and some are lost"
+    if stopped := timeline.fact("probe.cupti", "stopped"):
+        yield f"reading CUPTI failed before the end: {stopped}"
     if timeline.fact("cupti", "names_libraries") is False:
         yield "this CUPTI names no libraries: 12.8 is the first that does"
 

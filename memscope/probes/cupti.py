@@ -107,8 +107,13 @@ class CuptiProbe:
             "library": cupti.path,
             "names_libraries": cupti.names_libraries,
             "marks_modules": cupti.marks_modules,
-            "given_up_s": round(self._given_up_s, 3),
+            "given_up_s": round(self._given_up_s + self._pause_s, 3),
         }
+
+    @property
+    def _pause_s(self) -> float:
+        """Of the pause that lasts; one that cannot be ended lasts to the end."""
+        return time.monotonic() - self._paused_at if self._paused_at else 0.0
 
     def _pause(self) -> None:
         with self._lock:
@@ -119,6 +124,6 @@ class CuptiProbe:
     def _resume(self) -> None:
         with self._lock:
             if self._reading is not None and self._cupti is not None and self._paused_at:
-                self._given_up_s += time.monotonic() - self._paused_at
                 self._cupti.resume()
+                self._given_up_s += self._pause_s
                 self._paused_at = 0.0

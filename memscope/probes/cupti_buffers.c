@@ -22,6 +22,9 @@ struct memscope_counts {
     uint64_t calls, nanoseconds, buffers, refused, module_loads;
 };
 
+/* The buffers that CUPTI has of us. Taking over from another tool it may complete one of that tool's,
+   which has no head and is left alone. */
+static _Atomic(uint8_t *) lent[MOST_BUFFERS];
 static _Atomic(struct memscope_buffer *) completed;
 static _Atomic uint64_t calls, nanoseconds, buffers, refused, module_loads;
 
@@ -38,6 +41,17 @@ static void end_call(uint64_t start)
     atomic_fetch_add(&nanoseconds, now() - start);
 }
 
+/* Whether some place of `lent` held `before`; it holds `after` now. */
+static int exchange(uint8_t *before, uint8_t *after)
+{
+    for (int place = 0; place < MOST_BUFFERS; place++) {
+        uint8_t *expected = before;
+        if (atomic_compare_exchange_strong(&lent[place], &expected, after))
+            return 1;
+    }
+    return 0;
+}
+
 /* CUpti_BuffersCallbackRequestFunc: without a buffer CUPTI drops the record and counts it. */
 void memscope_request(uint8_t **buffer, size_t *size, size_t *most_records)
 {
@@ -48,6 +62,8 @@ void memscope_request(uint8_t **buffer, size_t *size, size_t *most_records)
     if (memory == NULL) {
         atomic_fetch_sub(&buffers, 1);
         atomic_fetch_add(&refused, 1);
+    } else {
+        exchange(NULL, memory + HEAD_BYTES); /* there are as many places as buffers */
     }
     *buffer = memory == NULL ? NULL : memory + HEAD_BYTES;
     *size = memory == NULL ? 0 : BUFFER_BYTES;
@@ -59,11 +75,13 @@ void memscope_request(uint8_t **buffer, size_t *size, size_t *most_records)
 void memscope_complete(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
 {
     uint64_t start = now();
-    struct memscope_buffer *head = (struct memscope_buffer *)(buffer - HEAD_BYTES);
     (void)context, (void)stream, (void)size;
-    head->valid_bytes = valid;
-    head->next = atomic_load(&completed);
-    while (!atomic_compare_exchange_weak(&completed, &head->next, head)) {
+    if (buffer != NULL && exchange(buffer, NULL)) {
+        struct memscope_buffer *head = (struct memscope_buffer *)(buffer - HEAD_BYTES);
+        head->valid_bytes = valid;
+        head->next = atomic_load(&completed);
+        while (!atomic_compare_exchange_weak(&completed, &head->next, head)) {
+        }
     }
     end_call(start);
 }

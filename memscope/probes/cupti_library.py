@@ -73,10 +73,14 @@ class CuptiLibrary:
             raise _absent(error) from None
 
     def pause(self) -> None:
-        """Leave CUPTI to another tool; what was recorded can still be drained."""
-        self._call("cuptiActivityFlushAll", 0)
-        self._call("cuptiActivityDisable", MEMORY2)
-        self._unsubscribe()
+        """Leave CUPTI to another tool; what was recorded can still be drained.
+
+        All of it, also where a call fails, which is raised as CuptiError.
+        """
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._unsubscribe)
+            stack.callback(self._call, "cuptiActivityDisable", MEMORY2)
+            self._call("cuptiActivityFlushAll", 0)
 
     def resume(self) -> None:
         """Record again, after another tool has had CUPTI. Raises CuptiError.
@@ -190,7 +194,7 @@ def find_loaded(maps: Path = MAPS) -> str | None:
         text = maps.read_text(errors="replace")
     except OSError:
         return None
-    found = re.search(r"(/\S*/libcupti\.so[.\d]*)$", text, re.MULTILINE)
+    found = re.search(r"^(?:\S+ +){5}(/.*/libcupti\.so[.\d]*)$", text, re.MULTILINE)
     return found[1] if found else None
 
 

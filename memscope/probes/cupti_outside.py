@@ -68,10 +68,10 @@ class Outside:
         for call in calls:
             if not call.is_on_device:
                 continue
+            opened = self._open.pop(call.address, None)
+            if opened is not None:  # an allocation where one was: its release is not recorded
+                yield self._release(call, opened)
             if call.is_release:
-                opened = self._open.pop(call.address, None)
-                if opened is not None:
-                    yield self._release(call, opened)
                 continue
             if call.library is None:
                 ranges = self._torch_ranges() if ranges is None else ranges

@@ -185,6 +185,37 @@ def test_a_profiler_that_held_cupti_makes_libraries_partial():
     assert "torch.profiler held CUPTI for 2.5 s" in line.reason
 
 
+@pytest.mark.parametrize(
+    ("lost", "reason"),
+    [
+        (fact("cupti.cost", {"refused_buffers": 3}), "some are lost"),
+        (fact("probe.cupti", {"stopped": "CuptiError: x"}), "failed before the end: CuptiError: x"),
+    ],
+)
+def test_lost_records_make_libraries_partial(lost: Event, reason: str):
+    line = ledger(program(lost, outside())).find("libraries")
+    assert line is not None
+    assert line.coverage == "partial"
+    assert reason in line.reason
+
+
+def test_processes_without_bytes_are_not_counted_as_zero():
+    def more(sizes: list[int | None]) -> Line:
+        others = {str(pid): {"bytes": size} for pid, size in enumerate(sizes)}
+        line = ledger(program(fact("nvml.others.0", others))).find("processes")
+        assert line is not None
+        return line
+
+    assert more([None] * 18).bytes is None
+    partly = more([2] * 17 + [None])
+    assert (partly.bytes, partly.coverage) == (2, "partial")
+
+
+@pytest.mark.parametrize("absent", ["cuda:0", ["cuda:0"], 5])
+def test_a_reason_that_is_no_table_is_passed_over(absent: Any):
+    assert_adds_up(ledger(program(fact("nvml", {"absent": absent}))))
+
+
 def test_why_cupti_is_absent_stands_in_its_lines():
     rows = program(fact("cupti", {"absent": "another tool holds CUPTI: x"}))
     for key in ("libraries", "modules", "cupti", "stream_ordered"):

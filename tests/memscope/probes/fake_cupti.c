@@ -25,7 +25,8 @@ static complete_t complete;
 static callback_t callback;
 static uint8_t *buffer;
 static size_t size, used;
-static int is_enabled, holder, is_subscribed, hears_modules;
+static int is_enabled, holder, is_subscribed, hears_modules, flush_error, enable_error;
+static struct { uint8_t before[64], records[4096]; } other; /* a buffer of another tool */
 static uint64_t attributes[16];
 static pthread_mutex_t allocator = PTHREAD_MUTEX_INITIALIZER;
 
@@ -75,7 +76,7 @@ int cuptiActivityRegisterCallbacks(request_t asked, complete_t completed)
 }
 
 int cuptiActivityEnableAllocationSource(uint8_t enable) { return (void)enable, 0; }
-int cuptiActivityEnable(int kind) { return is_enabled = kind == 49, 0; }
+int cuptiActivityEnable(int kind) { return is_enabled = kind == 49 && !enable_error, enable_error; }
 int cuptiActivityDisable(int kind) { return is_enabled = is_enabled && kind != 49, 0; }
 
 int cuptiActivityFlushAll(uint32_t flag)
@@ -84,7 +85,7 @@ int cuptiActivityFlushAll(uint32_t flag)
     if (buffer)
         complete(NULL, 0, buffer, size, used);
     buffer = NULL;
-    return 0;
+    return flush_error;
 }
 
 int cuptiActivityGetNextRecord(uint8_t *place, size_t valid, void **record)
@@ -98,10 +99,28 @@ int cuptiActivityGetNextRecord(uint8_t *place, size_t valid, void **record)
 /* What a test calls. */
 
 void fake_hold(int code) { holder = code; }
+void fake_fail_to_flush(int code) { flush_error = code; }
+void fake_fail_to_enable(int code) { enable_error = code; }
 int fake_is_enabled(void) { return is_enabled; }
 int fake_is_subscribed(void) { return is_subscribed; }
 uint64_t fake_attribute(int attribute) { return attributes[attribute]; }
 void fake_preset(int attribute) { attributes[attribute] = 3; }
+
+/* Another tool was asked for the buffer that is filled now. */
+void fake_fill_others(const record_t *record)
+{
+    memset(other.before, 7, sizeof other.before);
+    memcpy(other.records, record, sizeof *record);
+    buffer = other.records, size = sizeof other.records, used = sizeof *record;
+}
+
+int fake_is_others_whole(void)
+{
+    for (size_t place = 0; place < sizeof other.before; place++)
+        if (other.before[place] != 7)
+            return 0;
+    return 1;
+}
 
 void fake_load_module(void)
 {

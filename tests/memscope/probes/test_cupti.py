@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from memscope import events
-from memscope.probes import cupti_buffers
+from memscope.probes import cupti, cupti_buffers
 from memscope.probes.cupti import CuptiProbe
 from memscope.probes.cupti_buffers import CuptiAbsent, build
 from memscope.probes.cupti_library import find_loaded
@@ -114,6 +114,15 @@ def test_a_release_takes_it_out_of_the_librarys_sum(program):
     assert [call.kind for call in program.calls()] == [events.DEVICE_MALLOC, events.DEVICE_FREE]
     assert program.outside["libraries_bytes"] == 0
     assert program.outside["calls"] == {"libcublas.so.13": 2}
+
+
+def test_an_address_that_is_allocated_again_was_released_before(program):
+    program.begin()
+    program.cupti.allocate(4096, 64 * MIB)
+    program.cupti.allocate(4096, 10 * MIB, "/x/libcudnn.so.9")
+    program.collect()
+    assert [call.bytes for call in program.calls()] == [64 * MIB, 64 * MIB, 10 * MIB]
+    assert program.outside["libraries"] == {"libcudnn.so.9": 10 * MIB}
 
 
 def test_torchs_own_segments_are_not_outside(program):
@@ -313,7 +322,58 @@ def test_the_profiler_has_cupti_to_itself(program, profiler):
     program.cupti.allocate(8192, 7)
     program.collect()
     assert [call.bytes for call in program.calls()] == [5, 7]
-    assert program.fact("cupti")["given_up_s"] >= 0
+
+
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The probe's clock: its one value is now."""
+    now = [100.0]
+    monkeypatch.setattr(cupti, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def test_how_long_the_profiler_had_cupti_is_known_while_it_has_it(program, profiler, seconds):
+    program.begin().collect()
+    assert program.fact("cupti")["given_up_s"] == 0
+    profiler._prepare_profiler()
+    seconds[0] += 2
+    program.collect()
+    assert program.fact("cupti")["given_up_s"] == 2
+    profiler._disable_profiler()
+    seconds[0] += 3
+    program.collect()
+    assert program.fact("cupti")["given_up_s"] == 2
+
+
+def test_a_pause_that_cannot_be_ended_counts_once_and_to_the_end(program, profiler, seconds):
+    program.begin()
+    for _ in range(2):
+        profiler._prepare_profiler()
+        seconds[0] += 2
+        program.cupti.native.fake_fail_to_enable(NO_PRIVILEGE)
+        profiler._disable_profiler()
+    program.collect()
+    assert program.fact("cupti")["given_up_s"] == 4
+
+
+def test_the_profiler_has_cupti_also_where_it_cannot_be_flushed(program, profiler):
+    program.begin()
+    program.cupti.native.fake_fail_to_flush(NO_PRIVILEGE)
+    assert profiler._prepare_profiler() == "begun"
+    assert not program.cupti.native.fake_is_enabled()
+    assert not program.cupti.native.fake_is_subscribed()
+
+
+def test_a_buffer_of_another_tool_is_left_alone(program):
+    program.begin()
+    record = program.cupti.record(4096, 5)
+    program.cupti.native.fake_fill_others(ctypes.byref(record))
+    program.collect()
+    assert program.calls() == []
+    assert program.cupti.native.fake_is_others_whole()
+    program.cupti.allocate(8192, 7)
+    program.collect()
+    assert [call.bytes for call in program.calls()] == [7]
 
 
 def test_a_profiler_that_keeps_the_callbacks_leaves_the_records(program, profiler):
@@ -366,5 +426,7 @@ def test_the_loaded_cupti_is_found_in_the_maps(tmp_path):
     maps = tmp_path / "maps"
     maps.write_text("7f0-7f1 r-xp 0 08:01 5    /v/nvidia/cu13/lib/libcupti.so.13\n")
     assert find_loaded(maps) == "/v/nvidia/cu13/lib/libcupti.so.13"
+    maps.write_text("7f0-7f1 r-xp 0 08:01 5    /v/my env/libcupti.so.13\n")
+    assert find_loaded(maps) == "/v/my env/libcupti.so.13"
     maps.write_text("7f0-7f1 r-xp 0 08:01 5    /v/libother.so\n")
     assert find_loaded(maps) is None
