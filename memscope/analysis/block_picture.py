@@ -95,14 +95,14 @@ class BlockPicture:
         return tuple(row for panel in self.panels for row in panel.rows)
 
     @property
-    def drawn_segments(self) -> int:
-        """Segments that the rows stand for."""
-        return sum(row.segments for row in self.rows)
+    def undrawn_segments(self) -> int:
+        """Segments that no row stands for."""
+        return self.segments - sum(row.segments for row in self.rows)
 
     @property
-    def drawn_bytes(self) -> int:
-        """Bytes that the rows stand for."""
-        return sum(row.segments * row.bytes for row in self.rows)
+    def undrawn_bytes(self) -> int:
+        """Bytes of these."""
+        return self.reserved_bytes - sum(row.segments * row.bytes for row in self.rows)
 
 
 def recorded_picture(timeline: Timeline) -> BlockPicture | None:
@@ -127,19 +127,21 @@ def draw_picture(
     """At most ``MOST_ROWS`` rows of ``MOST_CELLS`` cells together: those with most memory."""
     sizes = memory.segments.bytes
     which = np.sort((-sizes).argsort(kind="stable")[:MOST_SEGMENTS])
-    panel, resolution = _scales(sizes)
+    panel, width = _panels(sizes)
+    seen = np.maximum(width // ROW_CELLS, 1)  # what can just be seen
+    is_one_cell = sizes * LEAST_SHARE < width
     while True:
-        cells = read_cells(memory, resolution)
+        cells = read_cells(memory, np.where(is_one_cell, sizes + 1, seen))
         groups = sorted(_group(memory, cells, which), key=lambda group: -group.total_bytes)
         groups = groups[:MOST_ROWS]
         if sum(group.cells for group in groups) <= MOST_CELLS:
             break
-        resolution *= 2
+        seen *= 2
     groups.sort(key=lambda group: (-group.bytes, -len(group.begins)))
     return BlockPicture(
         panels=tuple(
             Panel(tuple(_row(memory, stacks, pools, cells, group) for group in alike), least)
-            for least, alike in _by_panel(groups, panel, resolution)
+            for least, alike in _by_panel(groups, panel, seen)
         ),
         reserved_bytes=memory.reserved_bytes,
         segments=len(sizes),
@@ -147,8 +149,8 @@ def draw_picture(
     )
 
 
-def _scales(sizes: Numbers) -> tuple[Numbers, Numbers]:
-    """Of each segment its panel, and the bytes that can just be seen there.
+def _panels(sizes: Numbers) -> tuple[Numbers, Numbers]:
+    """Of each segment its panel, and how many bytes that is wide.
 
     A panel holds what has at least an eighth of its largest, so that small segments can be seen
     beside one of many GiB; the last holds all that are smaller. What has less than a sixteenth of
@@ -157,17 +159,15 @@ def _scales(sizes: Numbers) -> tuple[Numbers, Numbers]:
     largest = int(sizes.max(initial=1))
     panel = np.log2(largest / np.maximum(sizes, 1)).astype(np.int64) // PANEL_BITS
     panel = np.minimum(panel, PANELS - 1)
-    width = largest >> PANEL_BITS * panel
-    resolution = np.where(sizes * LEAST_SHARE < width, sizes + 1, width // ROW_CELLS)
-    return panel, np.maximum(resolution, 1)
+    return panel, largest >> PANEL_BITS * panel
 
 
 def _by_panel(
-    groups: list[_Alike], panel: Numbers, resolution: Numbers
+    groups: list[_Alike], panel: Numbers, seen: Numbers
 ) -> Iterator[tuple[int, list[_Alike]]]:
     for _, alike in itertools.groupby(groups, key=lambda group: int(panel[group.segment])):
         found = list(alike)
-        yield int(resolution[[group.segment for group in found]].min()), found
+        yield int(seen[found[0].segment]), found
 
 
 @dataclass(slots=True)

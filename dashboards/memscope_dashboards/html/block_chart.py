@@ -131,10 +131,9 @@ def _note(picture: BlockPicture) -> str:
         "row for those that look the same. A request needs one free block that holds "
         "it, of its own pool and stream."
     ]
-    hidden = picture.segments - picture.drawn_segments
-    if hidden:
-        size = picture.reserved_bytes - picture.drawn_bytes
-        words.append(f"Not drawn: {_segments(hidden, size)} more.")
+    if picture.undrawn_segments:
+        hidden = _segments(picture.undrawn_segments, picture.undrawn_bytes)
+        words.append(f"Not drawn: {hidden} more.")
     if picture.missing_segments:
         words.append(f"Not recorded: {_segments(picture.missing_segments, picture.missing_bytes)}.")
     return " ".join(words)

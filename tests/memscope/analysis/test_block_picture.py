@@ -84,6 +84,15 @@ def test_small_segments_lie_on_a_panel_where_they_can_be_seen() -> None:
     )
 
 
+def test_a_segment_too_small_to_be_seen_sets_no_scale() -> None:
+    allocator = FakeAllocator()
+    for size in (64 * GIB, 500 * MIB, MIB):
+        allocator.alloc(size)
+    panels = picture_of(allocator).panels
+    assert [row.bytes // MIB for row in panels[-1].rows] == [500, 2]
+    assert panels[-1].resolution_bytes == GIB // block_picture.ROW_CELLS > 2 * MIB
+
+
 def test_blocks_too_small_to_draw_share_cells_and_add_up() -> None:
     allocator = FakeAllocator()
     checkered(allocator, blocks=1200, size=2 * MIB)
@@ -114,8 +123,9 @@ def test_a_picture_of_any_map_is_small_and_adds_up(monkeypatch: pytest.MonkeyPat
                 cell.allocated_bytes + cell.pending_bytes + cell.free_bytes for cell in row.cells
             ]
             assert sum(held) == row.bytes * row.segments
-        assert picture.drawn_bytes <= picture.reserved_bytes == allocator.reserved
-        assert picture.drawn_segments <= picture.segments == len(allocator.segments)
+        drawn = sum(row.bytes * row.segments for row in picture.rows)
+        assert drawn + picture.undrawn_bytes == picture.reserved_bytes == allocator.reserved
+        assert 0 <= picture.undrawn_segments < picture.segments == len(allocator.segments)
 
 
 def starts(cells: Any) -> list[int]:
@@ -134,8 +144,7 @@ def test_rows_with_most_memory_are_drawn(monkeypatch: pytest.MonkeyPatch) -> Non
         allocator.alloc(size * MIB)
     picture = picture_of(allocator)
     assert [(row.bytes // MIB, row.segments) for row in picture.rows] == [(100, 1), (30, 4)]
-    assert picture.segments - picture.drawn_segments == 1
-    assert picture.reserved_bytes - picture.drawn_bytes == 90 * MIB
+    assert (picture.undrawn_segments, picture.undrawn_bytes) == (1, 90 * MIB)
 
 
 def test_a_recorded_map_is_drawn_as_the_snapshot_would_be() -> None:
