@@ -47,9 +47,9 @@ class Label:
 
 
 class Encoder:
-    """Packets of one process; nothing but what is given to it comes into them.
+    """Packets of one recording; nothing but what is given to it comes into them.
 
-    ``identity``: what sets this process apart, so that traces can be put one behind another.
+    ``identity``: what sets this recording apart, so that traces can be put one behind another.
     Times are in ns, and ``start_ns`` is added to each.
     """
 

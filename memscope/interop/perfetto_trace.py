@@ -70,7 +70,7 @@ class TraceWriter:
 
     def __init__(self, header: Header, state: State, *, first: Header | None = None) -> None:
         self._header, self._state, self._first = header, state, first or header
-        identity = f"{header.run_id} {header.host} {header.pid}"
+        identity = " ".join(map(str, header.recording))
         self._encoder = Encoder(identity, _start_ns(header, self._first))
         self._packets: list[bytes] = []
         self._lanes: dict[tuple[str, int], Lanes] = {}

@@ -222,6 +222,13 @@ def test_processes_of_a_run_are_on_one_clock(host: str, moment: int) -> None:
     assert found == [[(101, "a")], [(moment, "a")]]
 
 
+def test_recordings_of_one_process_have_tracks_of_their_own() -> None:
+    rows = [event(events.PHASE, 50, name="load", duration_ns=50)]
+    later = replace(HEADER, started_at_ns=HEADER.started_at_ns + 1)
+    data = b"".join(write_trace(rows, header=header)[0] for header in (HEADER, later))
+    assert [track.slices for track in read_tracks(data)] == [[(0, 50, "load")]] * 2
+
+
 def test_processes_of_two_machines_may_have_one_number() -> None:
     first = replace(HEADER, rank=0)
     other = replace(first, rank=1, host="other")
