@@ -16,7 +16,7 @@ from memscope.analysis.recorded_map import recorded_map
 from memscope.analysis.series import Series
 from memscope.analysis.timeline import Timeline
 
-_NO_MAP = Missing("the allocator's map is not recorded: it is where memory ran out, or on demand")
+_NO_MAP = Missing("the allocator's map is not recorded: it is only where memory ran out")
 _HOST = Missing("torch's caching allocator serves GPUs, and this is a host device", False)
 
 

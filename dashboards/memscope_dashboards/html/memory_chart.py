@@ -154,8 +154,9 @@ def _note(device: Device | None, memory: DeviceMemory, unused: UnusedMemory | No
         )
     if unused is not None:
         words.append(
-            "Reserved, not allocated, is what torch holds without use; the part in segments that "
-            "are partly used cannot be given back, which is fragmentation."
+            "Reserved, not allocated, is what torch holds without use on device "
+            f"{unused.device}; the part in segments that are partly used cannot be given back, "
+            "which is fragmentation."
         )
         if unused.reason:
             words.append(f"That part is not drawn: {unused.reason}.")
