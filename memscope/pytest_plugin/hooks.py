@@ -11,6 +11,7 @@ import pytest
 from memscope.errors import MemscopeError
 from memscope.pytest_plugin import outcome, report
 from memscope.pytest_plugin.comparison import Comparison
+from memscope.pytest_plugin.folder import RecordingFolder
 from memscope.pytest_plugin.judgement import Judgement
 from memscope.pytest_plugin.marks import MARKER, Asked, read_markers
 from memscope.pytest_plugin.measurement import Measurement, describe_fault
@@ -46,6 +47,10 @@ class MeasuredTests:
         self._settings = settings
         self._plugins = plugins
         self._comparison = Comparison(settings)
+        self._folder = RecordingFolder(settings.output)
+
+    def pytest_unconfigure(self) -> None:
+        self._folder.close()
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         earlier = item.stash.get(measurement_key, None)
@@ -108,7 +113,7 @@ class MeasuredTests:
             pytest.fail(mistake, pytrace=False)
         if asked.fixtures and not self._plugins.has_plugin(_FIXTURE_HOOKS):
             self._plugins.register(FixtureHooks(), _FIXTURE_HOOKS)
-        return Measurement(item.nodeid, asked, self._settings.output, fault=fault)
+        return Measurement(item.nodeid, asked, self._folder, fault=fault)
 
     def _repeat(self, item: pytest.Item, measurement: Measurement) -> None:
         """Run the body again, with the same fixtures, each time into a recording of its own."""
@@ -146,7 +151,7 @@ class MeasuredTests:
             pytest.fail(report.describe_broken(judgement, path), pytrace=False)
         for verdict in judgement.near:
             line = report.describe_verdict(judgement, verdict)
-            item.warn(pytest.PytestWarning(line))
+            item.warn(pytest.PytestWarning(f"{line}: {verdict.advice}"))
         reason = self._unmeasured(measurement, judgement)
         if reason and self._settings.strict and measurement.paths:
             path = measurement.paths[-1]

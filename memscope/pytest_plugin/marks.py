@@ -74,14 +74,17 @@ def _levels(item: pytest.Item) -> Iterator[list[pytest.Mark]]:
 
 
 def _read_limits(item: pytest.Item, markers: list[pytest.Mark]) -> tuple[Limit, ...]:
-    from memscope.analysis.limits import parse_limits
+    from memscope.analysis.limits import parse_limit
 
     found: list[Limit] = []
     for marker in markers:
         for text in marker.args:
             if not isinstance(text, str):
                 raise _wrong(item, repr(text), f"{text!r} is not a text.", f"Write {EXAMPLE}.")
-            found += parse_limits([text], marker_place(item, text))
+            try:
+                found.append(parse_limit(text))
+            except MemscopeError as error:
+                raise _wrong(item, text, error.problem, error.next_step) from None
     return tuple(found)
 
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import glob
-import os
 import platform
-import re
-import tempfile
-import zlib
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memscope.errors import MemscopeError
 from memscope.pytest_plugin.allocator import forget_peaks, read_last
+from memscope.pytest_plugin.folder import RecordingFolder, remove
 from memscope.pytest_plugin.judgement import Judgement, judge_recordings, read_figures
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memscope.analysis.figure import Figure
     from memscope.analysis.limits import Limit
     from memscope.pytest_plugin.judgement import Compare
@@ -32,12 +29,9 @@ class Measurement:
     """Records while a test's body runs. A fault of ours becomes a reason, never an exception."""
 
     def __init__(
-        self, test: str, asked: Asked, output: Path | None = None, *, fault: str | None = None
+        self, test: str, asked: Asked, folder: RecordingFolder, *, fault: str | None = None
     ) -> None:
-        """``output``: the folder where recordings stay; else they are kept for failures alone.
-
-        ``fault``: why nothing can be recorded from the start.
-        """
+        """``fault``: why nothing can be recorded from the start."""
         self.test = test
         self.asked = asked
         self.skip_reason: str | None = None
@@ -45,8 +39,7 @@ class Measurement:
         self.fault = fault
         self.runs = 0
         self.paths: list[Path] = []  # of the repetitions that count
-        self._output = output
-        self._folder: Path | None = None
+        self._folder = folder
         self._recorder: Recorder | None = None
 
     @property
@@ -68,9 +61,10 @@ class Measurement:
         try:
             from memscope.writer import record
 
-            path = self._next_path()
+            run = self.runs + 1 if self.asked.runs > 1 else None
+            path = self._folder.path_for(self.test, run)
             forget_peaks()
-            self._recorder = record(path, force=self._output is not None).__enter__()
+            self._recorder = record(path, force=True).__enter__()
             self.runs += 1
             self._recorder.fact("test", {"id": self.test, "run": self.runs})
             self._recorder.fact("versions", installed_versions())
@@ -95,7 +89,7 @@ class Measurement:
         if is_last or self.runs > self.asked.warmup:
             self.paths.append(recorder.path)
         else:
-            _remove(recorder.path)
+            remove(recorder.path)
 
     def figures_now(self, limit: Limit) -> dict[str, Figure]:
         """Figures of what has been recorded until now. Raises MemscopeError where that is none."""
@@ -122,31 +116,13 @@ class Measurement:
 
     def keep_only(self, path: Path) -> None:
         """Remove the recordings of other repetitions, unless all are to stay."""
-        if self._output is None:
-            for other in self.paths:
-                if other != path:
-                    _remove(other)
+        if self._folder.discard(other for other in self.paths if other != path):
             self.paths = [path]
 
     def discard(self) -> None:
         """Remove the recordings of a test that needs no second look, unless all are to stay."""
-        if self._output is None and self._folder is not None:
-            for path in self.paths:
-                _remove(path)
+        if self._folder.discard(self.paths):
             self.paths = []
-            with contextlib.suppress(OSError):
-                self._folder.rmdir()
-
-    def _next_path(self) -> Path:
-        run = self.runs + 1
-        number = f"-{run}" if self.asked.runs > 1 else ""
-        if self._output is not None:
-            code = f"{zlib.crc32(self.test.encode()):08x}"  # of two tests with names alike
-            return self._output / f"{_file_name(self.test)}-{code}{number}.mscope"
-        if self._folder is None:
-            base = os.environ.get("MEMSCOPE_DIR") or None
-            self._folder = Path(tempfile.mkdtemp(prefix="memscope-pytest-", dir=base))
-        return self._folder / f"{_file_name(self.test)}{number}.mscope"
 
 
 @cache
@@ -161,15 +137,3 @@ def installed_versions() -> dict[str, str]:
 def describe_fault(error: Exception) -> str:
     """What went wrong, as a reason."""
     return str(error) if isinstance(error, MemscopeError) else f"{type(error).__name__}: {error}"
-
-
-def _file_name(test: str) -> str:
-    """The test's own name as a file name, its parameters included ("test_decode-keep20")."""
-    return re.sub(r"[^A-Za-z0-9_.]+", "-", test.rpartition("::")[2]).strip("-")[:80] or "test"
-
-
-def _remove(path: Path) -> None:
-    """A recording, and the earlier segments of a long one."""
-    with contextlib.suppress(OSError):
-        for each in (path, *path.parent.glob(f"{glob.escape(path.stem)}.*{path.suffix}")):
-            each.unlink()

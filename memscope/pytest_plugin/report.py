@@ -19,13 +19,16 @@ HOLDERS = 3
 
 
 def describe_broken(judgement: Judgement, path: Path) -> str:
-    """One line for each broken limit, then memory at the peak, then where the recording lies."""
-    lines = [describe_verdict(judgement, verdict) for verdict in judgement.broken]
+    """What broke, a line a limit and its advice; memory at the peak; where the recording lies."""
+    lines = []
+    for verdict in judgement.broken:
+        lines.append(describe_verdict(judgement, verdict))
+        lines += [f"  {verdict.advice}"] if verdict.advice else []
     return "\n".join([*lines, *_describe_peak(path), describe_kept(path)])
 
 
 def describe_verdict(judgement: Judgement, verdict: Verdict) -> str:
-    """Actual, limit and advice in one line; of repetitions each one's value."""
+    """Actual and limit in one line; of repetitions each one's value."""
     values = judgement.values.get(verdict.figure, ())
     text = f"memscope: {clean(verdict.sentence)}"
     if len(values) > 1 and verdict.value is not None:
@@ -33,7 +36,7 @@ def describe_verdict(judgement: Judgement, verdict: Verdict) -> str:
             "none" if value is None else format_value(value, verdict.unit) for value in values
         )
         text += f" (median of {each})"
-    return f"{text}: {_trim(verdict.advice)}" if verdict.advice else text
+    return text
 
 
 def describe_unjudged(judgement: Judgement) -> str | None:

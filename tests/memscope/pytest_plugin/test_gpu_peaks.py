@@ -80,6 +80,15 @@ def test_peak_of_a_short_body_is_not_missed(run_tests: RunTests, limit: str, out
     result.assert_outcomes(**{outcome: 1})
 
 
+def test_peak_after_the_last_sample_is_not_missed(run_tests: RunTests) -> None:
+    result = run_tests(
+        f"{TORCH}import time\n"
+        "@pytest.mark.memscope('memory.peak_bytes <= 3.9 GiB')\n"
+        "def test_it():\n    time.sleep(0.08)\n    use(4 * GIB)\n"
+    )
+    result.assert_outcomes(failed=1)
+
+
 def test_earlier_peak_does_not_count(run_tests: RunTests) -> None:
     result = run_tests(
         f"{TORCH}def test_large():\n    use(8 * GIB)\n"

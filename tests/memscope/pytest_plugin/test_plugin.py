@@ -32,6 +32,7 @@ def test_failure_names_limit_actual_and_recording(
     result.stdout.fnmatch_lines(
         [
             "memscope: residency.uploads_per_step = 4 layers, limit <= 3",
+            "  Keep more layers*",
             "memory at the peak: not known (no device is recorded)",
             f"memscope: recording kept at {recording}",
         ],
@@ -52,7 +53,7 @@ def test_kept_recording_says_what_failed(run_tests: RunTests, pytester: pytest.P
 def test_broken_default_gives_advice(run_tests: RunTests) -> None:
     result = run_tests(limited("driver.calls_per_step", "decode(calls=2)"))
     result.stdout.fnmatch_lines(
-        ["memscope: driver.calls_per_step = 2 calls, default == 0: Reuse buffers*"]
+        ["memscope: driver.calls_per_step = 2 calls, default == 0", "  Reuse buffers*"]
     )
 
 
@@ -63,8 +64,7 @@ def test_each_broken_limit_has_its_line(run_tests: RunTests) -> None:
     )
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["memscope: residency.uploads_per_step = 4 *", "memscope: driver.calls_per_step = 2 *"],
-        consecutive=True,
+        ["memscope: residency.uploads_per_step = 4 *", "memscope: driver.calls_per_step = 2 *"]
     )
 
 
