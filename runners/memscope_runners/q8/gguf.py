@@ -59,7 +59,11 @@ class GgufModel:
     def tokenizer_file(self) -> TokenizerFile:
         tokenizer = _guarded(self._path, lambda: build_tokenizer(self._metadata))
         template = self._metadata.get("tokenizer.chat_template")
-        return TokenizerFile(tokenizer.to_str(), template if isinstance(template, str) else None)
+        return TokenizerFile(
+            tokenizer.to_str(),
+            template if isinstance(template, str) else None,
+            special_tokens(self._metadata),
+        )
 
     def tensor(self, name: str) -> torch.Tensor:
         """float32, shaped as the config has it, q and k rows in Hugging Face's order."""
@@ -109,6 +113,17 @@ def build_tokenizer(metadata: Mapping[str, Any]) -> tokenizers.Tokenizer:
     tokenizer.decoder = decoders.ByteLevel()
     _add_special_tokens(tokenizer, tokens, metadata)
     return tokenizer
+
+
+def special_tokens(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """bos_token and eos_token, as chat templates write them."""
+    tokens = metadata["tokenizer.ggml.tokens"]
+    numbers = {name: metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos")}
+    return {
+        f"{name}_token": tokens[number]
+        for name, number in numbers.items()
+        if isinstance(number, int) and 0 <= number < len(tokens)
+    }
 
 
 def _add_special_tokens(

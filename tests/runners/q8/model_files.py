@@ -83,6 +83,8 @@ def _write_metadata(writer: gguf.GGUFWriter, config: ModelConfig) -> None:
     writer.add_token_types([3 if token.startswith("<|") else 1 for token in tokens])
     writer.add_token_merges([f"{token[0]} {token[1]}" for token in tokens[259:]])
     writer.add_eos_token_id(0)
+    writer.add_bos_token_id(1)
+    writer.add_chat_template("{{ bos_token }}{{ messages[0].content }}{{ eos_token }}")
 
 
 def _tensors(config: ModelConfig) -> list[tuple[str, torch.Tensor, int]]:

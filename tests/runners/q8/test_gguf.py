@@ -50,6 +50,12 @@ def test_config_and_tokenizer_come_from_the_metadata(tmp_path: Path) -> None:
     assert tokenizer.encode("<|im_end|>") == [2]
 
 
+def test_a_chat_template_writes_the_files_special_tokens(tmp_path: Path) -> None:
+    save_gguf(tmp_path / "tiny.gguf")
+    tokenizer = Tokenizer(GgufModel(tmp_path / "tiny.gguf").tokenizer_file)
+    assert tokenizer.encode_chat("Hi") == [1, *tokenizer.encode("Hi"), 0]
+
+
 @pytest.mark.parametrize("share", [0.0, 0.0001, 0.002, 0.01, 0.5, 0.999])
 def test_a_truncated_file_is_one_error(tmp_path: Path, share: float) -> None:
     save_gguf(tmp_path / "tiny.gguf")
