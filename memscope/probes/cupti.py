@@ -7,6 +7,7 @@ allocation: it is what the process grew by, beyond all records, while modules we
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -56,10 +57,15 @@ class CuptiProbe:
         reading, cupti = self._reading, self._cupti
         if reading is None or cupti is None:
             return
-        with self._lock:
-            if not self._paused_at:
-                reading.collect()
-                reading.read_growth()
+        try:
+            with self._lock:
+                if not self._paused_at:
+                    reading.collect()
+                    reading.read_growth()
+        except Exception:  # it is asked no more: the program need not pay for records any longer
+            with contextlib.suppress(Exception):
+                self.close()
+            raise
         now = time.monotonic()
         if recorder.is_closing or now - self._said_at >= FACT_SECONDS:
             self._said_at = now

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 
 MEMORY2 = 49
 RELEASE = 2
@@ -93,6 +94,7 @@ def read_record(record: MemoryRecord, *, has_source: bool) -> Allocation:
     )
 
 
+@lru_cache(1 << 10)  # each call of a library has its path anew
 def library_name(path: str) -> str:
     """A shared object by the name that people know: its file, or the Python package it is in."""
     name = os.path.basename(path)

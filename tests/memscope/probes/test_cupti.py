@@ -17,7 +17,7 @@ from memscope import events
 from memscope.probes import cupti, cupti_buffers
 from memscope.probes.cupti import CuptiProbe
 from memscope.probes.cupti_buffers import CuptiAbsent, build
-from memscope.probes.cupti_library import find_loaded
+from memscope.probes.cupti_library import CuptiError, find_loaded
 from memscope.probes.cupti_records import library_name
 from tests.fakes import MODERN, FakeNvml, FakeTorch, ListRecorder, Row
 from tests.memscope.probes.fake_cupti import HELD_BY_ANOTHER, NO_PRIVILEGE, TORCH_LIBRARY, FakeCupti
@@ -393,6 +393,17 @@ def test_a_profile_that_runs_already_is_left_alone(program, profiler):
     program.begin()
     assert "torch.profiler is running" in program.fact("cupti")["absent"]
     assert not program.cupti.native.fake_is_enabled()
+
+
+def test_a_failure_on_the_way_lets_go_of_everything(program, profiler):
+    original = profiler._prepare_profiler
+    program.begin()
+    program.cupti.native.fake_fail_to_flush(NO_PRIVILEGE)
+    with pytest.raises(CuptiError, match="INSUFFICIENT_PRIVILEGES"):
+        program.collect()
+    assert profiler._prepare_profiler is original
+    assert not program.cupti.native.fake_is_enabled()
+    assert not program.cupti.native.fake_is_subscribed()
 
 
 def test_closing_lets_go_of_everything(program, profiler):
