@@ -72,7 +72,10 @@ class _Detail:
 
 
 class MapRows:
-    """Takes batches; keeps the rows of the latest map, ``MAX_ROWS`` of them."""
+    """Takes batches; keeps the rows of the latest map, ``MAX_ROWS`` of them.
+
+    ``unkept_segments``: those past that, with ``unkept_bytes``.
+    """
 
     def __init__(self) -> None:
         self.t_ns = -1
@@ -80,7 +83,7 @@ class MapRows:
 
     def _begin(self, t_ns: int) -> None:
         self.t_ns = t_ns
-        self.unkept_rows = 0
+        self.unkept_segments = self.unkept_bytes = 0
         self._parts: list[MapTable] = []
         self._kept = 0
         self._pools = Names[PoolId](first=DEFAULT_POOL)
@@ -97,7 +100,10 @@ class MapRows:
             self._begin(int(times.max()))
         rows = rows[times == self.t_ns]
         kept = rows[: max(MAX_ROWS - self._kept, 0)]
-        self.unkept_rows += len(rows) - len(kept)
+        left = rows[len(kept) :]
+        left = left[kind[left] == events.SEGMENT]
+        self.unkept_segments += len(left)
+        self.unkept_bytes += int(np.clip(batch["bytes"][left], 0, MAX_BYTES).sum())
         self._kept += len(kept)
         if len(kept):
             self._parts.append(self._table(batch, kept))
@@ -108,9 +114,9 @@ class MapRows:
         return join(self._parts) if self._parts else None
 
     @property
-    def version(self) -> tuple[int, int]:
+    def version(self) -> tuple[int, int, int]:
         """Another one once rows have come."""
-        return self.t_ns, self._kept
+        return self.t_ns, self._kept, self.unkept_segments
 
     @property
     def pools(self) -> tuple[PoolId, ...]:

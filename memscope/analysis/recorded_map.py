@@ -78,19 +78,16 @@ def _make(rows: MapRows, fact: dict[str, Any]) -> RecordedMap | None:
     device = as_count(fact.get("device"))
     if device is None:
         device = _fullest(segments)
-    left_out = missing + np.array(
-        [_count(fact, "left_out_segments"), _count(fact, "left_out_bytes")]
-    )
     return RecordedMap(
         t_ns=rows.t_ns,
         device=device,
         snapshot=_snapshot(segments, blocks, rows, fact),
-        left_out_segments=int(left_out[0]),
-        left_out_bytes=int(left_out[1]),
+        left_out_segments=missing[0] + rows.unkept_segments + _count(fact, "left_out_segments"),
+        left_out_bytes=missing[1] + rows.unkept_bytes + _count(fact, "left_out_bytes"),
     )
 
 
-def _tables(table: MapTable) -> tuple[Segments, Blocks, Numbers]:
+def _tables(table: MapTable) -> tuple[Segments, Blocks, tuple[int, int]]:
     """Whole segments and their blocks, in order; number and bytes of the segments left out."""
     is_valid = (table.bytes >= 0) & (table.device >= 0)
     rows = take(table, is_valid & table.is_segment)
@@ -102,11 +99,10 @@ def _tables(table: MapTable) -> tuple[Segments, Blocks, Numbers]:
     is_whole = _whole_segments(rows, blocks, segment)
     number = np.cumsum(is_whole) - 1
     kept = is_whole[segment]
-    missing = np.array([(~is_whole).sum(), rows.bytes[~is_whole].sum()], dtype=np.int64)
     return (
         _segment_table(take(rows, is_whole)),
         _block_table(take(blocks, kept), number[segment[kept]]),
-        missing,
+        (int((~is_whole).sum()), int(rows.bytes[~is_whole].sum())),
     )
 
 

@@ -11,6 +11,7 @@ from memscope.analysis import block_picture
 from memscope.analysis.block_map import block_map
 from memscope.analysis.block_picture import BlockPicture, draw_picture, recorded_picture
 from memscope.analysis.memory_map import map_at_end
+from memscope.analysis.recorded_map import recorded_map
 from memscope.interop.torch_snapshot import check_snapshot
 from tests.memscope.analysis.build import event, fold
 from tests.memscope.analysis.recorded_maps import map_rows
@@ -154,6 +155,20 @@ def test_a_recorded_map_is_drawn_as_the_snapshot_would_be() -> None:
     found, expected = recorded_picture(fold(rows)), picture_of(allocator)
     assert found is not None
     assert (found.t_ns, found.panels) == (9, expected.panels)
+
+
+@pytest.mark.parametrize(("most", "missing"), [(3, 4), (5, 3), (7, 1), (8, 0)])
+def test_segments_past_what_is_read_are_counted(
+    most: int, missing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memscope.analysis.map_rows.MAX_ROWS", most)
+    allocator = FakeAllocator()
+    for _ in range(4):
+        allocator.alloc(100 * MIB)
+    found = recorded_map(fold(map_rows(allocator), split=3))
+    assert found is not None
+    assert (found.left_out_segments, found.left_out_bytes) == (missing, missing * 100 * MIB)
+    assert len(found.snapshot.segments) == 4 - missing
 
 
 def test_a_recording_without_a_map_has_no_picture() -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from memscope import events
 from memscope.analysis.explanation import Explanation
-from memscope.analysis.map_rows import MAX_ROWS
 from memscope.analysis.memory_map import map_at_end
 from memscope.analysis.oom_recording import explain_timeline
 from memscope.analysis.oom_run import explain_run
@@ -294,22 +293,6 @@ def test_rows_of_any_place_and_size_never_disturb() -> None:
             for row in rows_of("fragmented")
         ]
         explain(rows)
-
-
-def test_rows_past_what_is_kept_are_counted() -> None:
-    rows = [event(events.BLOCK, AT, device=0, address=512 * i, bytes=512) for i in range(1000)]
-    timeline: Timeline = fold(rows)
-    for _ in range(MAX_ROWS // 1000):
-        timeline.map_rows._kept += 1000  # as if as many had come
-    before = timeline.map_rows.unkept_rows
-    timeline.add(fold_batch(rows))
-    assert timeline.map_rows.unkept_rows == before + 1000
-
-
-def fold_batch(rows: list[Event]) -> Any:
-    from tests.memscope.analysis.build import make_batch
-
-    return make_batch(rows, 2)
 
 
 def process(rows: list[Event], pid: int, start_ns: int) -> tuple[Timeline, State]:
