@@ -99,14 +99,14 @@ def _gpu_ledger(timeline: Timeline, device: int) -> Ledger:
         source = "mem_get_info" if runtime else "the device's own size"
         return facts.ledger(source, _without_nvml(facts))
     reserved = facts.bytes("nvml.driver_reserved_bytes")
-    driver = read(
-        "driver_reserved", "reserved by the driver", reserved, facts.absence("driver_reserved")
-    )
+    coverage, old = facts.age("nvml.used_bytes")  # which NVML gives together with the others
+    why = facts.absence("driver_reserved")
+    driver = read("driver_reserved", "reserved by the driver", reserved, why, partial=old)
     words = "used" if reserved is not None else "used, the driver's part included"
     parts = (
-        Line("free", "free", free),
+        Line("free", "free", free, coverage, old),
         driver,
-        _used_line(facts, Line("used", words, used, *facts.age("nvml.used_bytes"))),
+        _used_line(facts, Line("used", words, used, coverage, old)),
     )
     source = "NVML v2" if reserved is not None else "NVML v1"
     root = divide(Line("total", "device", total), parts, _UNTOLD)
@@ -129,10 +129,11 @@ def _without_nvml(facts: _Facts) -> Line:
 def _by_runtime(facts: _Facts, total: int, free: int) -> Line:
     """The CUDA runtime's total leaves out what the driver keeps for itself."""
     words = f"NVML does not tell: {facts.absence('used')}; mem_get_info leaves it out of its total"
+    coverage, old = facts.age("mem_get_info.free_bytes")
     parts = (
-        Line("free", "free", free, *facts.age("mem_get_info.free_bytes")),
+        Line("free", "free", free, coverage, old),
         absent("driver_reserved", "reserved by the driver", words),
-        _used_line(facts, Line("used", "used", total - free)),
+        _used_line(facts, Line("used", "used", total - free, coverage, old)),
     )
     return divide(Line("total", "device, less the driver's part", total), parts, _UNTOLD)
 

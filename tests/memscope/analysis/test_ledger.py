@@ -253,6 +253,16 @@ def test_an_old_driver_counts_its_own_part_as_used():
     assert_adds_up(found)
 
 
+def test_all_that_was_read_long_before_the_end_says_so():
+    def old(rows: list[Event]) -> set[str]:
+        found = ledger([*rows, event(events.MARK, 10**10)])
+        return {line.key for _, line in found.lines if line.reason.startswith("read 10.0 s before")}
+
+    assert old(program()) == {"free", "driver_reserved", "used", "process"}
+    runtime = [sample(f"mem_get_info.{name}_bytes", 5, GIB) for name in ("total", "free")]
+    assert old(program(*runtime, without=("nvml.",))) == {"free", "used"}
+
+
 def test_without_nvml_the_rest_of_the_card_is_one_line():
     rows = program(fact("nvml", {"absent": {"nvml": "Driver Not Loaded"}}), without=("nvml.",))
     rows = [row for row in rows if row.get("name") != "nvml.others.0"]
