@@ -82,6 +82,17 @@ def test_idle_plugin_imports_only_pytest(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess("-p", "no:asyncio").assert_outcomes(passed=1)
 
 
+def test_idle_plugin_has_no_hook_around_tests(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        "def test_it(pytestconfig):\n"
+        "    plugins = pytestconfig.pluginmanager\n"
+        "    mine = plugins.get_plugin('memscope.pytest_plugin.plugin')\n"
+        "    assert mine and not plugins.has_plugin('memscope-tests')\n"
+        "    assert not any('runtest' in each.name for each in plugins.get_hookcallers(mine))\n"
+    )
+    pytester.runpytest().assert_outcomes(passed=1)
+
+
 def test_interrupt_ends_run_and_recording(pytester: pytest.Pytester, tmp_path: Path) -> None:
     pytester.makepyfile(
         "import pytest\n"
