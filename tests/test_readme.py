@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from memscope.cli import main
 from memscope.cli.verbs import VERBS
 
 ROOT = Path(__file__).parents[1]
@@ -86,3 +87,10 @@ def test_marker_example_says_what_it_shows(tmp_path: Path) -> None:
         assert line in run.stdout.splitlines()
     assert shown[-1].replace("PATH", str(tmp_path)) in run.stdout
     assert "1 failed, 2 passed" in run.stdout
+
+
+def test_explanation_at_the_top_is_what_explain_says(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = README.partition("memscope explain -\n")[2].partition("\n[...]")[0]
+    log = ROOT / "tests" / "data" / "oom" / "06-edge-fragmentation.txt"
+    assert main(["explain", str(log)]) == 0
+    assert capsys.readouterr().out.startswith(shown)
