@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -24,14 +25,22 @@ class PinSignal:
                 self._is_set = True
 
     def restore(self) -> None:
-        """Leave the signal as it was, unless the program has taken it meanwhile."""
-        if self._is_set and threading.current_thread() is threading.main_thread():
-            self._is_set = False
-            if signal.getsignal(signal.SIGUSR2) is self._handler:
-                signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+        """Leave the signal as it was, unless the program has taken it meanwhile.
+
+        Only the main thread may; after a call on another one the next signal does it.
+        """
+        was_set, self._is_set = self._is_set, False
+        if not was_set or threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGUSR2) is self._handler:
+            signal.signal(signal.SIGUSR2, signal.SIG_DFL)
 
     def _handle(self, *_: object) -> None:
-        self._mark(NAME)
+        if self._is_set:
+            self._mark(NAME)
+            return
+        signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGUSR2)
 
 
 def _is_unused() -> bool:

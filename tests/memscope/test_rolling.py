@@ -224,7 +224,9 @@ def test_sigusr2_pins_where_the_program_has_no_use_for_it(tmp_path: Path, use: s
         "if not child: signal.signal(signal.SIGUSR1, signal.getsignal(signal.SIGUSR2)); os._exit(\n"
         "    signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL)\n"
         "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        "before = signal.getsignal(signal.SIGUSR2)\n"
         "recorder.close()\n"
+        "print(signal.getsignal(signal.SIGUSR2) is before)\n"
     )
     path = tmp_path / "run.mscope"
     done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True)
@@ -233,8 +235,20 @@ def test_sigusr2_pins_where_the_program_has_no_use_for_it(tmp_path: Path, use: s
         marks = [batch.name(row) for batch in recording.batches() for row in batch.where(31)]
     assert marks == (["SIGUSR2"] if is_ours else [])
     left_alone = use in ("unused", "C code")  # Python's table knows nothing of faulthandler
-    assert done.stdout == f"{int(left_alone)}\n"
-    assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
+    assert done.stdout == f"{int(left_alone)}\n{not is_ours}\n"
+
+
+def test_sigusr2_ends_a_program_again_whose_recorder_another_thread_closed(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys, threading, memscope\n"
+        "recorder = memscope.Recorder(sys.argv[1])\n"
+        "thread = threading.Thread(target=recorder.close); thread.start(); thread.join()\n"
+        "os.kill(os.getpid(), signal.SIGUSR2)\n"
+        "signal.pause()\n"
+    )
+    path = tmp_path / "run.mscope"
+    done = subprocess.run([sys.executable, "-c", script, path], timeout=60)
+    assert done.returncode == -signal.SIGUSR2
 
 
 def test_a_recorder_adds_no_thread_of_the_system_at_a_fork(tmp_path: Path) -> None:
