@@ -5,7 +5,9 @@ Reading it takes the allocator's lock for each device in turn and calls no CUDA 
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +21,7 @@ MAX_BLOCKS = 200_000
 MAX_SECONDS = 2.0
 MAX_FRAMES = 12
 CHUNK_BLOCKS = 10_000  # between two looks at the clock
+_INDUCTOR = "torch._inductor"
 _NO_BUDGET = 1 << 60  # torch's own objects are walked, not a stranger's file
 _STATES = {
     ALLOCATED: "active_allocated",
@@ -33,10 +36,28 @@ Segment = dict[str, Any]
 def read_map(torch: Any) -> dict[str, Any]:
     """What torch's snapshot holds, its traces left out where this version can (2.11)."""
     memory = torch.cuda.memory
-    if "include_traces" in inspect.signature(memory.memory_snapshot).parameters:
-        found: dict[str, Any] = torch._C._cuda_memorySnapshot((0, 0, False))
-        return found
-    return dict(memory._snapshot())
+    with without_inductor():
+        if "include_traces" in inspect.signature(memory.memory_snapshot).parameters:
+            found: dict[str, Any] = torch._C._cuda_memorySnapshot((0, 0, False))
+            return found
+        return dict(memory._snapshot())
+
+
+@contextlib.contextmanager
+def without_inductor() -> Iterator[None]:
+    """Torch looks for frames of compiled code in ``torch._inductor`` where its history is on.
+
+    It would import it for that alone, which takes seconds, on the thread that ran out of memory.
+    """
+    if _INDUCTOR in sys.modules:
+        yield
+        return
+    sys.modules[_INDUCTOR] = None  # type: ignore[assignment]  # an import of it fails at once
+    try:
+        yield
+    finally:
+        if sys.modules.get(_INDUCTOR, _INDUCTOR) is None:
+            del sys.modules[_INDUCTOR]
 
 
 def emit_map(

@@ -6,6 +6,7 @@ from typing import Any
 
 from memscope import events
 from memscope.probes.allocator import cuda_torch, read_counters
+from memscope.probes.allocator_map import without_inductor
 from memscope.probes.cards import OwnBytes
 from memscope.probes.cupti_growth import Growth
 from memscope.probes.cupti_library import CuptiLibrary
@@ -125,8 +126,9 @@ def torch_ranges() -> Ranges:
     torch = cuda_torch()
     if torch is None:
         return []
-    try:
-        segments = torch.cuda.memory_snapshot(include_traces=False)
-    except TypeError:  # an older torch
-        segments = torch.cuda.memory_snapshot()
+    with without_inductor():
+        try:
+            segments = torch.cuda.memory_snapshot(include_traces=False)
+        except TypeError:  # an older torch
+            segments = torch.cuda.memory_snapshot()
     return [(each["address"], each["address"] + each["total_size"]) for each in segments]

@@ -11,9 +11,8 @@ def start_history(torch: Any, entries: int) -> str | None:
 
     Why not, where it is not done. Torch takes about 2 µs an allocation for it.
     """
-    is_on = getattr(torch._C, "_cuda_isHistoryEnabled", None)
     try:
-        if is_on is not None and is_on():
+        if is_history_on(torch):
             return "the program keeps a history of its own"
         torch.cuda.memory._record_memory_history(
             "all", context="alloc", stacks="python", max_entries=entries
@@ -21,6 +20,12 @@ def start_history(torch: Any, entries: int) -> str | None:
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
+
+
+def is_history_on(torch: Any) -> bool:
+    """Whether torch keeps stacks, for us or for the program; False where it does not tell."""
+    is_on = getattr(torch._C, "_cuda_isHistoryEnabled", None)
+    return is_on is not None and bool(is_on())
 
 
 def stop_history(torch: Any) -> None:

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from memscope.probes.allocator import cuda_torch
+from memscope.probes.history import is_history_on
 from memscope.probes.pace import TimePace
 from memscope.writer import Recorder
 
@@ -52,6 +53,8 @@ def why_unread(torch: Any, devices: list[int]) -> str | None:
     snapshot = torch.cuda.memory.memory_snapshot
     if "include_traces" not in inspect.signature(snapshot).parameters:
         return "the map of torch before 2.11 cannot be read without its traces"
+    if is_history_on(torch):
+        return "torch's map is not read while its history is on: each block's stack is looked up"
     blocks = sum(_blocks(torch, device) for device in devices)
     if blocks > MAX_BLOCKS:
         return f"torch's map of {blocks:,} blocks is not read while the program runs"

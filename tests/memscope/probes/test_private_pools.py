@@ -26,8 +26,11 @@ SEGMENTS = [
 class MappedTorch(FakeTorch):
     """Torch with a map of its allocator and ``blocks`` in use."""
 
-    def __init__(self, blocks: int = 10, *, is_old: bool = False) -> None:
+    def __init__(
+        self, blocks: int = 10, *, is_old: bool = False, has_history: bool = False
+    ) -> None:
         super().__init__()
+        self._C._cuda_isHistoryEnabled = lambda: has_history
         self.blocks, self.reads = blocks, 0
         new = lambda mempool_id=None, include_traces=True: None  # noqa: E731
         old = lambda mempool_id=None: None  # noqa: E731
@@ -67,6 +70,7 @@ def test_free_bytes_of_private_pools_are_read_once_a_second(
     ("torch", "reason"),
     [
         (MappedTorch(is_old=True), "before 2.11 cannot be read without its traces"),
+        (MappedTorch(has_history=True), "not read while its history is on"),
         (MappedTorch(30_000), "map of 30,000 blocks is not read while the program runs"),
     ],
 )
