@@ -13,6 +13,7 @@ from memscope.analysis.map_rows import MapRows
 if TYPE_CHECKING:
     from memscope.storage import Batch
 
+SOURCE_FACT = "run.step_source"
 MAX_FACTS = 4096
 MAX_KEPT = 4096
 MAX_TEXT = 2000
@@ -65,6 +66,7 @@ class RareRows:
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}
         self.steps_taken_ns = 0  # when steps began to come from where they come from now
+        self.other_steps = 0  # how many had ended by then
         self.ooms: list[OutOfMemory] = []
         self.oom_count = {"engine": 0, "request": 0}
         self.marks: list[Mark] = []
@@ -73,13 +75,13 @@ class RareRows:
         self.map = MapRows()
         self.unkept = 0
 
-    def add_fact(self, batch: Batch, row: int) -> None:
-        """Keep the last value of its key."""
+    def add_fact(self, batch: Batch, row: int, *, steps: int = 0) -> None:
+        """Keep the last value of its key. ``steps``: how many have ended before it."""
         key = batch.name(row)
         if key is None:
             return
-        if key == "run.step_source":
-            self.steps_taken_ns = int(batch["t_ns"][row])
+        if key == SOURCE_FACT and batch.data(row) != self.facts.get(key):
+            self.steps_taken_ns, self.other_steps = int(batch["t_ns"][row]), steps
         if key in self.facts or len(self.facts) < MAX_FACTS:
             self.facts[key] = batch.data(row)
         else:

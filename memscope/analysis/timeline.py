@@ -18,7 +18,14 @@ from memscope.analysis.layers import LayerFold, LayerMemory
 from memscope.analysis.map_rows import MapRows
 from memscope.analysis.metrics import MetricFold, MetricReadings
 from memscope.analysis.moment import Moment, batches_until, parse_moment
-from memscope.analysis.rare_rows import Mark, OutOfMemory, Phase, RareRows, as_count
+from memscope.analysis.rare_rows import (
+    SOURCE_FACT,
+    Mark,
+    OutOfMemory,
+    Phase,
+    RareRows,
+    as_count,
+)
 from memscope.analysis.readings import DriverBytes, Held, Reading, Readings, read_held
 from memscope.analysis.series import Series
 from memscope.analysis.serving_rows import ServingRows
@@ -54,7 +61,7 @@ PEAK_METRICS = ("torch.allocated_bytes", "nvml.process_bytes", "host.rss_bytes")
 SAME_MOMENT_NS = 10_000_000
 
 # Facts that change what the rows after them mean.
-_TURNING = ("model", "run.warmup_steps")
+_TURNING = ("model", "run.warmup_steps", SOURCE_FACT)
 
 
 class Timeline:
@@ -92,7 +99,7 @@ class Timeline:
             if batch.name(row) in _TURNING:
                 self._fold_steps(batch, start, row)
                 start = row
-            self._rare.add_fact(batch, row)
+            self._rare.add_fact(batch, row, steps=self._steps.steps_ended)
             if batch.name(row) == SEGMENT_FACT:
                 self._restart(read_held(batch.data(row)))
         self._fold_steps(batch, start, batch.rows)
@@ -133,11 +140,14 @@ class Timeline:
 
     @property
     def warmup_steps(self) -> int:
-        """Steps left out of figures: as asked for, else as the program said, else 1."""
-        if self._given_warmup is not None:
-            return self._given_warmup
-        said = as_count(self.facts.get("run.warmup_steps"))
-        return DEFAULT_WARMUP_STEPS if said is None else said
+        """Steps left out of figures: as asked for, else as the program said, else 1.
+
+        Those before come on top that were made of something else than what makes steps now.
+        """
+        count = self._given_warmup
+        if count is None:
+            count = as_count(self.facts.get("run.warmup_steps"))
+        return self._rare.other_steps + (DEFAULT_WARMUP_STEPS if count is None else count)
 
     @property
     def layers(self) -> int | None:

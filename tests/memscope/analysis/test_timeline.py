@@ -40,6 +40,8 @@ def any_event(odd: st.SearchStrategy[int]) -> st.SearchStrategy[Event]:
             fact("run.warmup_steps", "two"),
             fact("policy", {"policy": "past", "keep": 2}),
             fact("plan", {"layers": -3}),
+            fact("run.step_source", "second"),
+            fact("run.step_source", "program"),
         )
     )
     rows = st.fixed_dictionaries(
@@ -226,3 +228,20 @@ def test_rare_rows_are_kept_as_they_are() -> None:
     assert timeline.ooms[0].figures == {"free": 8}
     assert timeline.oom_counts == {"engine": 1, "request": 1}
     assert (timeline.dropped, timeline.dropped_rows) == ({"wait": 40}, 40)
+
+
+def test_steps_of_another_source_are_no_steps_of_the_program() -> None:
+    def second(number: int) -> Event:
+        return event(events.STEP, t_ns=number, step=number, duration_ns=1)
+
+    timeline = fold(
+        [
+            fact("run.step_source", "second"),
+            *map(second, range(3)),
+            fact("run.step_source", "program"),
+            *map(second, range(3, 8)),
+            fact("run.step_source", "program"),
+        ]
+    )
+    assert timeline.warmup_steps == 4
+    assert timeline.measured_steps.step.tolist() == [4, 5, 6, 7]
