@@ -30,6 +30,7 @@ EVENTS = 20_000
 REPEATS = 15
 TURNS_A_CONTEXT = 24
 WARM_UP_HALVES = 2
+WRITE_SECONDS = 60.0
 PROMPT = "The capital of France is"
 LIMITS = {
     "emit_ns": 500.0,
@@ -163,9 +164,10 @@ class Switch:
 
 
 class Halves:
-    """Two decoders at the same position, one recorded; each recorded half has its own file.
+    """Two decoders at the same position, one recorded.
 
-    A recorded half ends when its file is closed, so that nothing of it is left to the other half.
+    A recorded half ends when all of its rows are written; during the other half the recorder's
+    thread is away, so that nothing of it is left to that one.
     """
 
     def __init__(self, checkpoint: CheckpointSource, settings: Settings, folder: Path) -> None:
@@ -192,28 +194,38 @@ class Halves:
         walks = Walk(plain, self._prompt), Walk(recorded, self._prompt)
         for walk in walks * WARM_UP_HALVES:
             walk.half()
+        path = self._folder / "context.mscope"
+        recorder = record(path, force=True)
+        recorder.pause()
+        switch.to(recorder)
         for turn in range(turns):
             plain_ns = walks[0].half() if turn % 2 else 0
-            recorded_ns = self._recorded_half(walks[1], switch)
+            recorded_ns = _recorded_half(walks[1], recorder)
             plain_ns = plain_ns or walks[0].half()
             self.plain_ns.append(plain_ns)
             yield recorded_ns / plain_ns
         switch.emit, _ = make_emit([])
         plain.close()
         recorded.close()
+        self._count_rows(recorder)
 
-    def _recorded_half(self, walk: Walk, switch: Switch) -> int:
-        path = self._folder / "half.mscope"
-        recorder = record(path, force=True)
-        switch.to(recorder)
-        started_ns = perf_counter_ns()
-        walk.half()
+    def _count_rows(self, recorder: Recorder) -> None:
         recorder.close()
-        duration_ns = perf_counter_ns() - started_ns
         self.dropped_rows += recorder.dropped_rows
-        with Recording(path) as recording:
+        with Recording(recorder.path) as recording:
             self.recorded_rows += recording.state.rows
-        return duration_ns
+
+
+def _recorded_half(walk: Walk, recorder: Recorder) -> int:
+    """How long 16 tokens took until the last of their rows was written, in ns."""
+    recorder.resume()
+    started_ns = perf_counter_ns()
+    walk.half()
+    is_written = recorder.flush(WRITE_SECONDS)
+    duration_ns = perf_counter_ns() - started_ns
+    assert is_written, recorder.stopped
+    recorder.pause()
+    return duration_ns
 
 
 class Walk:
