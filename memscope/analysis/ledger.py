@@ -186,7 +186,7 @@ def _other_processes(facts: _Facts) -> Iterator[Line]:
 
 
 def _raw_lines(timeline: Timeline, held: int) -> Line:
-    """What driver calls took, by what is in it at the last step's end."""
+    """What driver calls took, by what was in it at the last step's end, if all is still there."""
     steps = timeline.steps
     line = Line("raw", "driver calls of this program", held)
     columns = (
@@ -200,6 +200,8 @@ def _raw_lines(timeline: Timeline, held: int) -> Line:
     parts = [
         Line(key, words, max(int(getattr(steps, column)[-1]), 0)) for key, words, column in columns
     ]
+    if sum(part.bytes or 0 for part in parts) > held:  # given back since
+        return line
     return divide(line, parts, Line("raw.rest", "fixed weights and buffers", None))
 
 

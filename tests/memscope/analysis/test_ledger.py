@@ -158,6 +158,20 @@ def test_what_the_runner_recorded_itself_is_no_librarys():
     assert_adds_up(ledger(rows))
 
 
+def test_what_was_given_back_after_the_last_step_is_in_no_line():
+    kv = event(events.SAMPLE, 3, step=0, name="kv.used_bytes", bytes=50 * MIB)
+    taken, given = (
+        event(kind, at, bytes=70 * MIB, address=1)
+        for kind, at in ((events.DEVICE_MALLOC, 1), (events.DEVICE_FREE, 9))
+    )
+    step = event(events.STEP, 5, step=0, duration_ns=4)
+    assert size(program(taken, kv, step), "raw.kv") == 50 * MIB
+    found = ledger(program(taken, kv, step, given))
+    assert found.find("raw.kv") is None
+    assert found.find("raw").bytes == 0
+    assert_adds_up(found)
+
+
 def test_calls_that_cupti_saw_are_none_of_the_programs():
     seen = event(events.DEVICE_MALLOC, 1, bytes=GIB, device=0, name="libcublas.so.13")
     found = ledger(program(seen))
