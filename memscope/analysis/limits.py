@@ -9,6 +9,7 @@ import operator
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from memscope.analysis.figure import Figure
 from memscope.analysis.figures import FIGURES, DefaultLimit, FigureDefinition, find_definition
@@ -120,6 +121,7 @@ def override(nearer: Sequence[Limit], farther: Sequence[Limit]) -> tuple[Limit, 
     return (*nearer, *(limit for limit in farther if limit.figure not in named))
 
 
+@lru_cache(maxsize=256)
 def default_limits(definition: FigureDefinition, name: str = "") -> tuple[Limit, ...]:
     """The defaults of a figure, under its own name or that of one of its parts."""
     name = name or definition.name

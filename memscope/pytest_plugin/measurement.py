@@ -78,10 +78,9 @@ class Measurement:
             return
         try:
             read_last(recorder)
-            recorder.flush(FLUSH_SECONDS)  # samples as well: a short body has a reading of each
         except Exception as error:
             self.fault = describe_fault(error)
-        try:
+        try:  # which samples once more: a short body has a reading of each
             recorder.__exit__(None, None, None)
         except Exception as error:
             self.fault = describe_fault(error)
