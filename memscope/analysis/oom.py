@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -21,6 +22,12 @@ from memscope.interop.server_refusals import Refusal
 
 # Messages no further apart belong to one failure, told by several layers or ranks of a program.
 INCIDENT_LINES = 2000
+
+_KILLED = re.compile(r"\bKilled\b")
+KILLED_ADVICE = (
+    "Something ended it from outside. Where that was the kernel, host memory ran out, not the "
+    "GPU's: `dmesg` names the process, `kubectl describe pod` says OOMKilled (exit code 137)."
+)
 
 
 def explain_reading(reading: LogReading) -> Explanation:
@@ -161,10 +168,11 @@ def _growth(reading: LogReading) -> str:
 
 
 def _nothing(reading: LogReading) -> Explanation:
+    notes = [_quote(reading)]
+    if _KILLED.search(plain(reading.last_error)):
+        notes.append(KILLED_ADVICE)
     return Explanation(
-        diagnosis=None,
-        why="No out-of-memory error is in this text.",
-        notes=(_quote(reading),),
+        diagnosis=None, why="No out-of-memory error is in this text.", notes=tuple(notes)
     )
 
 

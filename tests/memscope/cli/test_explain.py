@@ -70,6 +70,14 @@ def test_text_without_a_memory_error_quotes_the_last_error(memscope: Run) -> Non
     assert "mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)" in outcome.out
 
 
+def test_killed_program_is_sent_to_the_hosts_memory(memscope: Run, tmp_path: Path) -> None:
+    path = tmp_path / "pod.log"
+    path.write_text("step 100 loss 2.1\nKilled\n")
+    assert "host memory ran out" in memscope("explain", path).out
+    path.write_text("step 100 loss 2.1\nValueError: no data\n")
+    assert "host memory ran out" not in memscope("explain", path).out
+
+
 def test_recording_is_explained_from_file_and_pipe(
     memscope: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
