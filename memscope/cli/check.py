@@ -127,6 +127,9 @@ def _conclusion(checked: Checked, checked_run: CheckedRun) -> str:
     broken = [verdict for verdict in checked_run.breaking(checked) if verdict.value is not None]
     unmeasured = [verdict for verdict in named if verdict.verdict == "not measured"]
     words = [f"{held} of {len(counting)} limits hold"]
+    idle = sum(verdict.verdict == "not applicable" for verdict in named)
+    if idle:
+        words.append(f"{idle} not applicable")
     if broken:
         words.append(f"{len(broken)} broken")
     if unmeasured:

@@ -113,6 +113,11 @@ def test_farther_limits_on_other_figures_stand(memscope: Run, whole: Path, tmp_p
     assert "1 of 2 limits hold, 1 broken." in found.out
 
 
+def test_a_limit_that_does_not_apply_is_counted_as_such(memscope: Run, whole: Path) -> None:
+    found = memscope("check", whole, *limits("torch.reserved_bytes.peak <= 1 GiB"))
+    assert "0 of 1 limits hold, 1 not applicable." in found.out
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
