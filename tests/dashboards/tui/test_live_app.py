@@ -67,7 +67,7 @@ def shown_batch(pilot: Live) -> int:
 @pytest.mark.parametrize("size", SIZES)
 async def test_no_file_says_what_it_waits_for(path: Path, size: tuple[int, int]) -> None:
     async with live(path, size) as pilot:
-        await until(pilot, lambda: "memscope decode" in screen_text(pilot))
+        await until(pilot, lambda: "memscope run -o" in screen_text(pilot))
         text = screen_text(pilot)
         assert "waiting" in text
         assert "does not exist yet" in " ".join(text.split())

@@ -19,7 +19,7 @@ class Waiting(LinesWidget):
             return []
         problem = clean(snapshot.problem or "Nothing is read yet.", 400)
         hint = "This view starts by itself as soon as a program records there, for example"
-        command = f"memscope decode 'The capital of France is' --keep 4 -o {snapshot.path}"
+        command = f"memscope run -o {snapshot.path} -- python train.py"
         return [
             *paragraph(problem, "strong", width),
             (),
