@@ -195,7 +195,7 @@ class _Hooks:
     def _look(self, error: BaseException | None) -> None:
         if error is None or not self._is_open:
             return
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(BaseException):  # code of the error's own may leave as it likes
             problem = find_problem(error)
             if problem is not None:
                 for recorder in open_recorders():

@@ -176,3 +176,23 @@ def test_hook_that_another_stands_in_front_of_only_passes_on(
     recorder.close()
     sys.excepthook(MemoryError, MemoryError(), None)
     assert seen == [MemoryError]
+
+
+@pytest.mark.parametrize("leaving", [SystemExit(9), KeyboardInterrupt()], ids=repr)
+def test_a_text_that_leaves_the_program_leaves_its_hook_to_go_on(
+    leaving: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Leaving(MemoryError):
+        def __str__(self) -> str:
+            raise leaving
+
+    seen: list[Any] = []
+    monkeypatch.setattr(sys, "excepthook", lambda *about: seen.append(about[0]))
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
+    probe = OomProbe()
+    oom_errors.begin_watching(probe)
+    try:
+        sys.excepthook(Leaving, Leaving(), None)
+    finally:
+        oom_errors.end_watching(probe)
+    assert seen == [Leaving]
