@@ -13,6 +13,7 @@ from typing import Any
 from memscope.errors import MemscopeError
 
 SECTION = "[tool.memscope]"
+MAX_TOML_BYTES = 1 << 24  # a device has no end
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,11 @@ def parse_tolerance(written: object) -> float:
 def read_toml(path: Path) -> dict[str, Any]:
     """What a TOML file holds. Raises MemscopeError."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            data = file.read(MAX_TOML_BYTES + 1)
+        if len(data) > MAX_TOML_BYTES:
+            raise MemscopeError(f"{path} is larger than any file of limits.", "Name another one.")
+        return tomllib.loads(data.decode())
     except FileNotFoundError:
         raise MemscopeError(f"{path} does not exist.", "Name a file that does.") from None
     except OSError as error:

@@ -118,6 +118,11 @@ def test_a_bad_file_of_limits(tmp_path: Path, text: str | None, words: str) -> N
     assert words in str(caught.value)
 
 
+def test_a_file_without_end_is_refused() -> None:
+    with pytest.raises(MemscopeError, match="larger than any file of limits"):
+        read_limits_file(Path("/dev/zero"))
+
+
 def test_reading_it_brings_neither_analysis_nor_numpy() -> None:
     import subprocess
     import sys
