@@ -44,9 +44,9 @@ class Chain:
         """Raises as Scanner does."""
         self.path = Path(path)
         self._is_followed = is_followed
-        self._scanners, lost_bytes = _open_all(self.path)
+        self._scanners, self._unreadable = _open_all(self.path)
         self._index = 0
-        self._passed = State("", 0, 0, 0, lost_bytes)
+        self._passed = State("", 0, 0, 0, sum(self._unreadable.values()))
         self._is_head_repeated = False
         self._enter(None)
 
@@ -124,10 +124,13 @@ class Chain:
         missing = max(segment.first_row - ended, 0)
         self._is_head_repeated = is_next = segment.number == previous.number + 1
         is_whole = is_next and not previous.is_thinned
+        is_damage = is_next or any(
+            previous.number < number < segment.number for number in self._unreadable
+        )
         self._passed = replace(
             passed,
-            lost_rows=passed.lost_rows + missing * is_next,
-            removed_rows=passed.removed_rows + missing * (not is_next),
+            lost_rows=passed.lost_rows + missing * is_damage,
+            removed_rows=passed.removed_rows + missing * (not is_damage),
             thinned_rows=passed.thinned_rows + segment.rows,
             whole_from_ns=passed.whole_from_ns if is_whole else segment.begins_ns,
         )
@@ -155,11 +158,13 @@ class Chain:
         """Open what the writer began after the last segment; whether there is any."""
         last = self._scanners[-1].header
         try:
-            later, lost_bytes = _open_all(self.path, after=last)
+            later, unreadable = _open_all(self.path, after=last)
         except (MemscopeError, OSError):
             return False
         self._scanners += later
-        self._passed = replace(self._passed, lost_bytes=self._passed.lost_bytes + lost_bytes)
+        self._unreadable |= unreadable
+        lost_bytes = self._passed.lost_bytes + sum(unreadable.values())
+        self._passed = replace(self._passed, lost_bytes=lost_bytes)
         return bool(later)
 
 
@@ -177,28 +182,28 @@ def remove_recording(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _open_all(path: Path, after: Header | None = None) -> tuple[list[Scanner], int]:
-    """All segments, or those later than ``after``, and the bytes of those that are unreadable."""
+def _open_all(path: Path, after: Header | None = None) -> tuple[list[Scanner], dict[int, int]]:
+    """All segments, or those later than ``after``, and the bytes of unreadable ones by number."""
     for attempt in range(ATTEMPTS):
         last = Scanner(path)
         if after is not None and not _is_later(last.header, after):
             last.close()
-            return [], 0
+            return [], {}
         least = after.segment.number if after is not None else 0
-        older, lost_bytes = _open_older(path, last.header, least)
+        older, unreadable = _open_older(path, last.header, least)
         if attempt == ATTEMPTS - 1 or not last.is_replaced:
             break
         for scanner in (*older, last):
             scanner.close()
-    return [*older, last], lost_bytes
+    return [*older, last], unreadable
 
 
-def _open_older(path: Path, header: Header, least: int) -> tuple[list[Scanner], int]:
-    """Segments between number ``least`` and that of ``header``, in order."""
+def _open_older(path: Path, header: Header, least: int) -> tuple[list[Scanner], dict[int, int]]:
+    """Segments between number ``least`` and that of ``header``, in the order of their headers."""
     found: dict[int, Scanner] = {}
     unreadable: dict[int, int] = {}
     if header.segment.number <= least + 1:
-        return [], 0
+        return [], {}
     for name, number in possible_segments(path).items():
         if not least < number < header.segment.number:
             continue
@@ -208,12 +213,12 @@ def _open_older(path: Path, header: Header, least: int) -> tuple[list[Scanner], 
             with contextlib.suppress(OSError):
                 unreadable[number] = name.stat().st_size
             continue
-        is_part = _is_later(header, scanner.header) and scanner.header.segment.number == number
-        if is_part and number not in found:
+        number = scanner.header.segment.number
+        if number > least and number not in found and _is_later(header, scanner.header):
             found[number] = scanner
         else:
             scanner.close()
-    lost = sum(size for number, size in unreadable.items() if number not in found)
+    lost = {number: size for number, size in unreadable.items() if number not in found}
     return [found[number] for number in sorted(found)], lost
 
 

@@ -221,3 +221,39 @@ def test_a_process_with_four_digits_is_no_segment(tmp_path: Path) -> None:
         assert not any(batch.where(events.MARK).size for batch in recording.batches())
     remove_recording(path)
     assert list(tmp_path.iterdir()) == [other.path]
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Path:
+    """A complete recording of more than three segments, none of them thinned."""
+    path = tmp_path / "run.mscope"
+    segments = Segments(path, LIMIT, 0)
+    write_many(segments, 20)
+    segments.end()
+    segments.close()
+    assert path.with_name("run.0003.mscope").exists()
+    return path
+
+
+def test_an_empty_segment_is_damage_and_not_what_was_removed(chain: Path) -> None:
+    with Recording(chain) as recording:
+        before = recording.state
+    os.truncate(chain.with_name("run.0002.mscope"), 0)
+    with Recording(chain) as recording:
+        state = recording.state
+    assert (before.name, state.name) == ("complete", "damaged")
+    assert state.lost_rows == before.rows - (state.rows - 1)  # the next one's head is read
+    assert state.removed_rows == 0
+
+
+def test_segments_whose_names_were_swapped_are_read_in_order(chain: Path) -> None:
+    with Recording(chain) as recording:
+        before = recording.state
+    second, third = (chain.with_name(f"run.000{number}.mscope") for number in (2, 3))
+    second.rename(chain.with_name("aside"))
+    third.rename(second)
+    chain.with_name("aside").rename(third)
+    with Recording(chain) as recording:
+        assert recording.state == before
+        times = [int(batch["t_ns"][-1]) for batch in recording.batches()]
+    assert times == sorted(times)
