@@ -239,6 +239,10 @@ def _open(path: Path) -> int:
     try:
         if path.is_dir():
             raise MemscopeError(f"{path} is a folder.", "Name the recording inside it.")
+        if path.exists() and not path.is_file():  # to open a pipe would wait for its writer
+            raise MemscopeError(
+                f"{path} is no ordinary file.", "Name one that `memscope` recorded."
+            )
         return os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     except FileNotFoundError:
         raise MemscopeError(

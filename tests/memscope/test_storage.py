@@ -191,6 +191,12 @@ def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
         Recording(tmp_path)
 
 
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.mscope")
+    with pytest.raises(MemscopeError, match="no ordinary file"):
+        Recording(tmp_path / "pipe.mscope")
+
+
 def test_a_newer_major_format_is_refused_by_name(tmp_path: Path) -> None:
     schema = event_schema({**new_header(), "format": [2, 0]})
     (tmp_path / "new.mscope").write_bytes(encode_schema(schema) + END)
