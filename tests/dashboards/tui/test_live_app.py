@@ -276,6 +276,7 @@ async def test_all_figures_and_help_open_and_close(path: Path) -> None:
         await pilot.press("v")
         await until(pilot, lambda: "Figures" in screen_text(pilot))
         assert "layers uploaded in a step" in screen_text(pilot)
+        assert "Esc back" in screen_text(pilot)
         await pilot.press("escape")
         await pilot.pause()
         assert "Over time" in screen_text(pilot)

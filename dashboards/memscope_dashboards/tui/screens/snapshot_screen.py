@@ -11,6 +11,7 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 
 from memscope_dashboards.tui.run_feed import RunSnapshot
+from memscope_dashboards.tui.widgets.keys import BackKeys
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 from memscope_dashboards.tui.widgets.masthead import Masthead
 from memscope_dashboards.tui.widgets.processes import Processes
@@ -38,6 +39,8 @@ class ScrollingScreen(SnapshotScreen):
     ScrollingScreen Masthead, ScrollingScreen Processes { padding: 0 1; }
     ScrollingScreen LinesWidget { height: auto; margin: 0 0 1 0; }
     ScrollingScreen Masthead { margin: 0; }
+    ScrollingScreen VerticalScroll { height: 1fr; }
+    ScrollingScreen BackKeys { height: 1; margin: 0; padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "dismiss", "Back")]
 
@@ -47,6 +50,7 @@ class ScrollingScreen(SnapshotScreen):
         yield Processes()
         with VerticalScroll():
             yield from self.compose_parts()
+        yield BackKeys()
 
     def compose_parts(self) -> Iterator[LinesWidget]:
         """What the screen shows, from the top."""
