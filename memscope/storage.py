@@ -213,7 +213,8 @@ class Scanner:
             if is_incomplete and MARKER.startswith(data[:4]):
                 return _cut_header(self.path)
             return MemscopeError(
-                f"{self.path} is not a memscope recording.", "Name a file that `memscope` recorded."
+                f"{self.path} is not a memscope recording.",
+                "Name a file that `memscope` recorded; `memscope explain` reads logs and snapshots.",
             )
         if is_incomplete:
             return _cut_header(self.path)
@@ -246,7 +247,7 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     except FileNotFoundError:
         raise MemscopeError(
-            f"{path} does not exist.", "Check the path; `memscope decode -o PATH` makes one."
+            f"{path} does not exist.", "Check the path; `memscope run` makes one."
         ) from None
     except OSError as error:
         raise MemscopeError(
