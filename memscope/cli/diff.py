@@ -139,7 +139,7 @@ def _row(change: Change, name: str) -> tuple[str, ...]:
 def _percent(change: Change) -> str:
     if not change.before:
         return "new" if change.value else ""
-    return "gone" if not change.after else f"{change.relative:+.1%}"
+    return "gone" if not change.after else f"{change.relative:+.1%}".replace("-", "−")
 
 
 def _innermost(name: str) -> str:

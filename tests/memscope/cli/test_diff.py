@@ -51,6 +51,13 @@ def test_holders_stand_with_the_largest_growth_first(
     assert (found["kind"], found["state"]) == ("snapshots", "complete")
 
 
+def test_a_loss_has_one_minus_sign_in_both_columns(
+    memscope: Run, before: Path, after: Path
+) -> None:
+    text = memscope("diff", before, after).out
+    assert "−30.0 MiB  −60.0%" in text
+
+
 def test_stream_that_is_new_is_named(memscope: Run, before: Path, tmp_path: Path) -> None:
     other = dump(tmp_path / "other.pickle", cache=50 * MIB, stream=0x55)
     found = json.loads(memscope("diff", before, other, "--json").out)
