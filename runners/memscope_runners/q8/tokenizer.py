@@ -51,13 +51,13 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of the raw text, with what the model itself puts before it, if anything."""
-        return list(self._tokenizer.encode(_checked(text)).ids)
+        return self._ids(_checked(text), add_special_tokens=True)
 
     def encode_chat(self, message: str) -> list[int]:
         """Token ids of one user message in the model's chat format, ready for the answer."""
         file = self._file
         text = render_chat(file.chat_template, _checked(message), file.special_tokens)
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return self._ids(text, add_special_tokens=False)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of whole ids; special tokens are left out."""
@@ -65,6 +65,12 @@ class Tokenizer:
 
     def stream(self) -> TextStream:
         return TextStream(self)
+
+    def _ids(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        try:
+            return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
+        except Exception as error:  # tokenizers raises bare Exception
+            raise _malformed(error) from None
 
 
 class TextStream:

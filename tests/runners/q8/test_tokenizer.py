@@ -66,3 +66,10 @@ def test_a_prompt_in_another_encoding_is_refused() -> None:
     for encode in (TOKENIZER.encode, TOKENIZER.encode_chat):
         with pytest.raises(MemscopeError, match="UTF-8"):
             encode("caf\udce9")
+
+
+def test_a_vocabulary_that_lacks_its_unknown_token_is_one_error() -> None:
+    model = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "?"}
+    tokenizer = Tokenizer(TokenizerFile(json.dumps({"model": model}), None))
+    with pytest.raises(MemscopeError, match="tokenizer is malformed"):
+        tokenizer.encode("b")
