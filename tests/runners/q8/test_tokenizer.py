@@ -15,7 +15,7 @@ from memscope_runners.q8.tokenizer import Tokenizer, TokenizerFile
 TOKENIZER = Tokenizer(TokenizerFile(byte_tokenizer(512).to_str(), CHAT_TEMPLATE))
 
 
-@given(st.text())
+@given(st.text().filter(lambda text: "<|" not in text))  # special tokens are left out
 def test_text_comes_back_from_its_ids(text: str) -> None:
     assert TOKENIZER.decode(TOKENIZER.encode(text)) == text
 
