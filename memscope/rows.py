@@ -108,6 +108,18 @@ def encode_rows(rows: Sequence[Row], start_ns: int, schema: pa.Schema) -> pa.Rec
     return pa.record_batch(arrays, schema=schema)
 
 
+def sound_rows(rows: Sequence[Row], schema: pa.Schema) -> list[Row]:
+    """Those that can be encoded: a program may emit a text where a number belongs, say."""
+    try:
+        encode_rows(rows, 0, schema)
+        return list(rows)
+    except Exception:
+        half = len(rows) // 2
+        if not half:
+            return []
+        return sound_rows(rows[:half], schema) + sound_rows(rows[half:], schema)
+
+
 _DATA = next(index for index, column in enumerate(events.COLUMNS) if column.name == "data")
 
 

@@ -22,7 +22,7 @@ from memscope import events
 from memscope.header import SEGMENT_FACT, Segment, new_header
 from memscope.output_file import OutputFile
 from memscope.retention import MARK, OOM, REMOVE, OldSegment, Retention
-from memscope.rows import Row, encode_rows, make_row
+from memscope.rows import Row, encode_rows, make_row, sound_rows
 from memscope.segment_encoder import SegmentEncoder
 from memscope.segment_names import free_names, next_name
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 MAX_FACTS = 4096
+REFUSED_FACT = "recorder.refused"
 SLICE_CPU_SECONDS = 0.01  # of every twentieth of a second, while a segment is thinned,
 SLICE_SHARE = 0.5  # or so much of what this thread took for other work since,
 SLICE_SECONDS = 0.25  # and at most so long, where the program leaves it little of Python's lock
@@ -58,6 +59,7 @@ class Segments:
         self._retention = None if limit_bytes is None else Retention(limit_bytes)
         self._header = new_header()
         self._start_ns = start_ns
+        self._refused_rows = 0
         self._facts: dict[str, Row] = {}
         self._held: dict[str, list[int]] = {}
         self._pin: str | None = None
@@ -75,7 +77,11 @@ class Segments:
 
     def write(self, rows: list[Row]) -> None:
         """One batch. Raises OSError."""
-        batch = encode_rows(rows, self._start_ns, self._encoder.schema)
+        try:
+            batch = encode_rows(rows, self._start_ns, self._encoder.schema)
+        except Exception as error:
+            rows = self._without_odd(rows, error)
+            batch = encode_rows(rows, self._start_ns, self._encoder.schema)
         data = self._encoder.encode(batch)
         if self._retention is not None:
             self._make_room(len(data), self._retention)
@@ -90,6 +96,14 @@ class Segments:
             and self._file.size + len(data) > self._retention.segment_bytes
         ):
             self._roll(rows[-1][0] - self._start_ns + 1, self._retention)
+
+    def _without_odd(self, rows: list[Row], error: Exception) -> list[Row]:
+        """Rows without those that cannot be encoded, and the fact how many these were."""
+        sound = sound_rows(rows, self._encoder.schema)
+        self._refused_rows += len(rows) - len(sound)
+        reason = f"{type(error).__name__}: {error}"
+        fact = {"rows": self._refused_rows, "reason": reason}
+        return [*sound, make_row(events.FACT, REFUSED_FACT, fact)]
 
     def end(self) -> None:
         """The end marker. Raises OSError."""

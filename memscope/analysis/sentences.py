@@ -29,6 +29,7 @@ def write_sentences(timeline: Timeline, state: State) -> tuple[str, ...]:
         _useless_keep(timeline),
         _fits(timeline),
         _dropped(timeline),
+        _refused(timeline),
         _older(timeline),
         _unknown(timeline),
         _ignored(timeline),
@@ -41,6 +42,14 @@ def _stopped(timeline: Timeline) -> str | None:
     if reason is None:
         return None
     return f"The recording stopped before the program did: {reason}."
+
+
+def _refused(timeline: Timeline) -> str | None:
+    rows = timeline.count_fact("recorder.refused", "rows")
+    if not rows:
+        return None
+    reason = timeline.fact("recorder.refused", "reason")
+    return f"{rows:,} events that the program emitted could not be recorded: {reason}."
 
 
 def _out_of_memory(timeline: Timeline) -> str | None:
