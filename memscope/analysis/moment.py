@@ -22,6 +22,9 @@ class Moment:
     value: int = 0
 
 
+USE_END = "Name an earlier moment, or --at end."
+
+
 def parse_moment(text: str) -> Moment:
     """The moment that ``text`` names (batch:N, step:N, 12.5s, peak, end). Raises MemscopeError."""
     word = text.strip().lower()
@@ -43,9 +46,14 @@ def parse_moment(text: str) -> Moment:
 
 
 def batches_until(batches: Iterable[Batch], moment: Moment) -> Iterator[Batch]:
-    """``batches`` up to a step's end or a time; the last of them cut short."""
+    """``batches`` up to a step's end or a time; the last of them cut short.
+
+    Raises MemscopeError where no such step has ended. A time past their end is their end.
+    """
+    last_step = -1
     for batch in batches:
         stop = _stop(batch, moment)
+        last_step = max(last_step, *batch["step"][batch.where(events.STEP)].tolist(), -1)
         if stop is None:
             yield batch
             continue
@@ -53,6 +61,9 @@ def batches_until(batches: Iterable[Batch], moment: Moment) -> Iterator[Batch]:
             cut = batch.record.slice(0, stop)
             yield Batch(cut, batch.sequence, is_thinned=batch.is_thinned)
         return
+    if moment.kind == "step":
+        last = f"step {last_step} is the last that ended" if last_step >= 0 else "no step has ended"
+        raise MemscopeError(f"There is no step {moment.value}: {last}.", USE_END)
 
 
 def _stop(batch: Batch, moment: Moment) -> int | None:

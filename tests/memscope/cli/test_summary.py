@@ -82,6 +82,12 @@ def test_no_moment(memscope: Run, whole: Path, at: str) -> None:
     assert "is no moment of a recording. Use --at" in found.err
 
 
+def test_a_step_that_has_not_ended_is_no_moment(memscope: Run, whole: Path) -> None:
+    found = memscope("summary", whole, "--at", "step:300")
+    assert found.code == 2
+    assert "There is no step 300: step 4 is the last that ended." in found.err
+
+
 def test_an_empty_recording(memscope: Run, tmp_path: Path) -> None:
     found = memscope("summary", write_recording(tmp_path / "empty.mscope", []))
     assert found.code == 0
