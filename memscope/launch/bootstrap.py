@@ -10,12 +10,13 @@ import contextlib
 import sys
 
 _has_started = False
+_TRACKER = "from multiprocessing.resource_tracker import"
 
 
 def start() -> None:
     """Record this process as the environment asks for it; once, and without ever raising."""
     global _has_started
-    if _has_started or _is_memscope():
+    if _has_started or _is_memscope() or _is_resource_tracker():
         return
     _has_started = True
     try:
@@ -39,3 +40,8 @@ def _is_memscope() -> bool:
     return words == ["-m", "memscope"] or (
         bool(words) and words[0].replace("\\", "/").rpartition("/")[2] == "memscope"
     )
+
+
+def _is_resource_tracker() -> bool:
+    """Whether this process only cleans up after others of multiprocessing."""
+    return any(word.startswith(_TRACKER) for word in sys.orig_argv)

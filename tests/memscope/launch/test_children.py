@@ -185,3 +185,13 @@ def test_torchrun_gives_each_rank_a_file_of_one_run(tmp_path: Path) -> None:
             ranks[recording.header.rank] = path.name
     assert set(ranks) == {None, 0, 1}
     assert ranks[None] == "run.mscope"
+
+
+def test_the_tracker_of_multiprocessing_is_nobodys_rank(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(
+        "import os, time\nfrom multiprocessing import shared_memory\nos.environ['RANK'] = '0'\n"
+        "memory = shared_memory.SharedMemory(create=True, size=16)\ntime.sleep(1)\n"
+        "memory.close(); memory.unlink()\n"
+    )
+    assert record(tmp_path, "program.py").code == 0
+    assert [path.name for path in tmp_path.glob("*.mscope")] == ["run.mscope"]
