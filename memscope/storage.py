@@ -214,7 +214,7 @@ class Scanner:
                 return _cut_header(self.path)
             return MemscopeError(
                 f"{self.path} is not a memscope recording.",
-                "Name a file that `memscope` recorded; `memscope explain` reads logs and snapshots.",
+                "Name a file that memscope recorded; `memscope explain` reads logs and snapshots.",
             )
         if is_incomplete:
             return _cut_header(self.path)
