@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 MAX_FACTS = 4096
+MAX_REASON_CHARS = 200  # the error quotes the program's own value
 REFUSED_FACT = "recorder.refused"
 SLICE_CPU_SECONDS = 0.01  # of every twentieth of a second, while a segment is thinned,
 SLICE_SHARE = 0.5  # or so much of what this thread took for other work since,
@@ -101,7 +102,7 @@ class Segments:
         """Rows without those that cannot be encoded, and the fact how many these were."""
         sound = sound_rows(rows, self._encoder.schema)
         self._refused_rows += len(rows) - len(sound)
-        reason = f"{type(error).__name__}: {error}"
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:MAX_REASON_CHARS]
         fact = {"rows": self._refused_rows, "reason": reason}
         return [*sound, make_row(events.FACT, REFUSED_FACT, fact)]
 

@@ -53,7 +53,7 @@ def batches_until(batches: Iterable[Batch], moment: Moment) -> Iterator[Batch]:
     last_step = -1
     for batch in batches:
         stop = _stop(batch, moment)
-        last_step = max(last_step, *batch["step"][batch.where(events.STEP)].tolist(), -1)
+        last_step = max(last_step, int(batch["step"][batch.where(events.STEP)].max(initial=-1)))
         if stop is None:
             yield batch
             continue

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memscope import events
-from memscope.analysis.steps import COLUMN, Numbers, Steps, StepTable
+from memscope.analysis.steps import COLUMN, COUNT_COLUMNS, POOL_KINDS, Numbers, Steps, StepTable
 from memscope.analysis.window import EVICTED, MAX_LAYERS, RAN, UPLOADED, Moves, Window
 
 if TYPE_CHECKING:
@@ -36,19 +36,7 @@ STEP_METRICS = {
 }
 _METRICS = {name: index for index, name in enumerate(STEP_METRICS)}
 
-_POOL = (events.POOL_HIT, events.POOL_MISS, events.POOL_RETURN, events.POOL_OVERFLOW)
 _MOVES = {events.UPLOAD: UPLOADED, events.LAYER: RAN, events.EVICT: EVICTED}
-_COUNTS = {
-    events.WAIT: "waits",
-    events.POOL_HIT: "pool_hits",
-    events.POOL_MISS: "pool_misses",
-    events.POOL_RETURN: "pool_returns",
-    events.POOL_OVERFLOW: "pool_overflows",
-    events.DEVICE_MALLOC: "device_mallocs",
-    events.DEVICE_FREE: "device_frees",
-    events.ALLOC_RETRY: "alloc_retries",
-    events.ALLOCATOR_FLUSH: "allocator_flushes",
-}
 
 
 def _table(kinds: tuple[int, ...]) -> npt.NDArray[np.bool_]:
@@ -57,10 +45,10 @@ def _table(kinds: tuple[int, ...]) -> npt.NDArray[np.bool_]:
     return table
 
 
-_IS_OF_STEP = _table((*_MOVES, *_COUNTS))
+_IS_OF_STEP = _table((*_MOVES, *COUNT_COLUMNS))
 _IS_MOVE = _table(tuple(_MOVES))
 _IS_CALL = _table((events.DEVICE_MALLOC, events.DEVICE_FREE))
-_IS_POOL = _table(_POOL)
+_IS_POOL = _table(POOL_KINDS)
 _IS_SAMPLE = _table((events.SAMPLE,))
 _WHAT = np.zeros(256, dtype=np.int64)
 for _kind, _what in _MOVES.items():
@@ -123,7 +111,7 @@ class StepFold:
         self._waiting_rows = 0
         self._highest = -1
         self._geometries: dict[str, int] = {}
-        self._pool_counts = np.zeros((0, len(_POOL)), dtype=np.int64)
+        self._pool_counts = np.zeros((0, len(POOL_KINDS)), dtype=np.int64)
         self.ignored_rows = 0
 
     @property
@@ -266,7 +254,8 @@ class StepFold:
         which = closed.where(_IS_POOL)
         name = closed.rows[NAME][which]
         which = which[(name >= 0) & (closed.slot[which] >= first)]
-        key = closed.rows[NAME][which] * len(_POOL) + closed.rows[KIND][which] - events.POOL_HIT
+        kind = closed.rows[KIND][which] - events.POOL_HIT
+        key = closed.rows[NAME][which] * len(POOL_KINDS) + kind
         counts = np.bincount(key, minlength=self._pool_counts.size)
         self._pool_counts += counts.reshape(self._pool_counts.shape)
 
@@ -324,7 +313,7 @@ def _set_counts(block: Numbers, closed: _Closed) -> None:
     kinds = len(events.KINDS)
     key = closed.slot * kinds + closed.rows[KIND]
     counts = np.bincount(key, minlength=(closed.steps + 1) * kinds).reshape(-1, kinds)[:-1]
-    for kind, column in _COUNTS.items():
+    for kind, column in COUNT_COLUMNS.items():
         block[:, COLUMN[column]] = counts[:, kind]
     for kind, field, column in _SUMS:
         which = closed.where(_table((kind,)))

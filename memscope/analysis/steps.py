@@ -7,9 +7,24 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
+from memscope import events
+
 Numbers = npt.NDArray[np.int64]
 
 MAX_STEPS = 1 << 20
+POOL_KINDS = (events.POOL_HIT, events.POOL_MISS, events.POOL_RETURN, events.POOL_OVERFLOW)
+# Kinds of which a step's row has the number → its column.
+COUNT_COLUMNS = {
+    events.WAIT: "waits",
+    events.POOL_HIT: "pool_hits",
+    events.POOL_MISS: "pool_misses",
+    events.POOL_RETURN: "pool_returns",
+    events.POOL_OVERFLOW: "pool_overflows",
+    events.DEVICE_MALLOC: "device_mallocs",
+    events.DEVICE_FREE: "device_frees",
+    events.ALLOC_RETRY: "alloc_retries",
+    events.ALLOCATOR_FLUSH: "allocator_flushes",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memscope import events
-from memscope.analysis.steps import MAX_STEPS, Steps
+from memscope.analysis.steps import COUNT_COLUMNS, MAX_STEPS, POOL_KINDS, Steps
 
 if TYPE_CHECKING:
     from memscope.storage import Batch
@@ -27,30 +27,18 @@ MAX_RANGES = 4096
 MAX_LAYERS = 65_535
 NOT_ENDED = -2  # in the place of a step: the one that ends next
 
-_COUNTS = {
-    events.WAIT: "waits",
-    events.POOL_HIT: "pool_hits",
-    events.POOL_MISS: "pool_misses",
-    events.POOL_RETURN: "pool_returns",
-    events.POOL_OVERFLOW: "pool_overflows",
-    events.DEVICE_MALLOC: "device_mallocs",
-    events.DEVICE_FREE: "device_frees",
-    events.ALLOC_RETRY: "alloc_retries",
-    events.ALLOCATOR_FLUSH: "allocator_flushes",
-}
 _LAYERS = {events.UPLOAD: "uploads", events.EVICT: "evictions"}
 _BYTES = {events.UPLOAD: "upload_bytes", events.EVICT: "evict_bytes"}
 _DURATIONS = {events.WAIT: "wait_ns", events.UPLOAD: "upload_duration_ns"}
 _UNTIMED = "untimed"
 _COLUMNS = (
-    *_COUNTS.values(),
+    *COUNT_COLUMNS.values(),
     *_LAYERS.values(),
     *_BYTES.values(),
     *_DURATIONS.values(),
     _UNTIMED,
 )
 _INDEX = {name: index for index, name in enumerate(_COLUMNS)}
-_POOL = (events.POOL_HIT, events.POOL_MISS, events.POOL_RETURN, events.POOL_OVERFLOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +129,7 @@ class SumFold:
         duration = batch["duration_ns"][sums.rows]
         layers = np.array([_count(each, head) for each in sums.layers], dtype=np.int64)
         for names, values in (
-            (_COUNTS, sums.count),
+            (COUNT_COLUMNS, sums.count),
             (_LAYERS, np.maximum(layers, 0)),
             (_BYTES, size),
             (_DURATIONS, np.maximum(duration, 0)),
@@ -154,11 +142,11 @@ class SumFold:
         self.has_unknown_layers |= bool((is_upload & (layers < 0)).any())
 
     def _add_pool(self, batch: Batch, sums: Sums, is_measured: npt.NDArray[np.bool_]) -> None:
-        for which in np.flatnonzero(np.isin(sums.kind, _POOL) & is_measured).tolist():
+        for which in np.flatnonzero(np.isin(sums.kind, POOL_KINDS) & is_measured).tolist():
             name = batch.name(int(sums.rows[which])) or ""
             if name in self._pool or len(self._pool) < MAX_RANGES:
-                counts = self._pool.setdefault(name, np.zeros(len(_POOL), dtype=np.int64))
-                counts[_POOL.index(int(sums.kind[which]))] += sums.count[which]
+                counts = self._pool.setdefault(name, np.zeros(len(POOL_KINDS), dtype=np.int64))
+                counts[POOL_KINDS.index(int(sums.kind[which]))] += sums.count[which]
 
     def _rows(self, step: Numbers) -> Numbers:
         """Where each step has its sums; past the bound all share the last row."""

@@ -23,18 +23,17 @@ from memscope.probes.process_table import is_in_container
 OK, PARTLY, NO = "ok", "partly", "no"
 TORCH_SECONDS = 60
 _ASK_TORCH = """
-import ctypes, json, re, warnings
+import ctypes, json, warnings
+from memscope.probes.cupti_library import find_loaded, read_version
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     import torch
     found = {"version": torch.__version__, "cuda": torch.version.cuda,
              "available": torch.cuda.is_available(), "devices": torch.cuda.device_count()}
-maps = open("/proc/self/maps").read() if found["cuda"] else ""
-cupti = re.search(r"(/\\S*/libcupti\\.so[.\\d]*)$", maps, re.M)
-if cupti:
-    library, version = ctypes.CDLL(cupti[1]), ctypes.c_uint32()
-    library.cuptiGetVersion(ctypes.byref(version))
-    found["cupti"] = {"version": version.value,
+path = find_loaded() if found["cuda"] else None
+if path:
+    library = ctypes.CDLL(path)
+    found["cupti"] = {"version": read_version(library),
                       "names": hasattr(library, "cuptiActivityEnableAllocationSource")}
 print(json.dumps(found | {"said": [str(warning.message) for warning in said]}))
 """

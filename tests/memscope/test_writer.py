@@ -373,7 +373,7 @@ def test_an_event_that_cannot_be_encoded_is_left_out_and_counted(tmp_path: Path)
         for number in range(20):
             recorder.emit(events.LAYER, number)
         recorder.emit("upload", 3)  # type: ignore[arg-type]
-        recorder.emit(events.LAYER, 20, bytes="many")  # type: ignore[arg-type]
+        recorder.emit(events.LAYER, 20, bytes="many" * 99_999)  # type: ignore[arg-type]
         recorder.emit(events.LAYER, 1 << 70)
         recorder.emit(events.LAYER, 21)
     assert recorder.stopped is None
@@ -382,5 +382,6 @@ def test_an_event_that_cannot_be_encoded_is_left_out_and_counted(tmp_path: Path)
         timeline = read_timeline(recording)
     assert timeline.counts["layer"] == 21
     assert timeline.fact("recorder.refused", "rows") == 3
+    assert 10 < len(timeline.fact("recorder.refused", "reason")) <= 200
     sentences = write_sentences(timeline, recording.state)
     assert any(text.startswith("3 events that the program emitted") for text in sentences)

@@ -15,6 +15,7 @@ from typing import Any, cast
 import torch
 
 from memscope import events
+from memscope.emitter import Emitter
 from memscope.frames import BatchEncoder, event_schema
 from memscope.header import new_header
 from memscope.recording import Recording
@@ -142,27 +143,6 @@ def _ns_an_event(call: Callable[[], None]) -> float:
     return statistics.median(seconds) / EVENTS * 1e9
 
 
-class Switch:
-    """A recorder for a decoder whose target changes between halves, at no cost to the calls."""
-
-    def __init__(self, rows: list[Row]) -> None:
-        self.emit, _ = make_emit(rows)
-
-    def to(self, recorder: Recorder) -> None:
-        """Send what follows to `recorder`."""
-        self.emit = recorder.emit
-
-    def fact(self, key: str, data: object) -> None:
-        """As a Recorder's."""
-        self.emit(events.FACT, name=key, data=data)
-
-    def sample(
-        self, metric: str, *, bytes: int | None = None, value: float | None = None, step: int = -1
-    ) -> None:
-        """As a Recorder's."""
-        self.emit(events.SAMPLE, step, name=metric, bytes=bytes, value=value)
-
-
 class Halves:
     """Two decoders at the same position, one recorded.
 
@@ -188,7 +168,7 @@ class Halves:
 
     def _run_context(self, turns: int) -> Iterator[float]:
         tokens = len(self._prompt) + (turns + WARM_UP_HALVES) * TOKENS_A_HALF
-        switch = Switch(self.warm_up_rows)
+        switch = Emitter(make_emit(self.warm_up_rows)[0])  # whose rows go elsewhere later
         plain = Decoder(self._checkpoint, self._settings, tokens)
         recorded = Decoder(self._checkpoint, self._settings, tokens, cast(Recorder, switch))
         walks = Walk(plain, self._prompt), Walk(recorded, self._prompt)
@@ -197,7 +177,7 @@ class Halves:
         path = self._folder / "context.mscope"
         recorder = record(path, force=True)
         recorder.pause()
-        switch.to(recorder)
+        switch.emit = recorder.emit
         for turn in range(turns):
             plain_ns = walks[0].half() if turn % 2 else 0
             recorded_ns = _recorded_half(walks[1], recorder)
