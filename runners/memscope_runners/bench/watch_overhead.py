@@ -1,7 +1,9 @@
 """What watching a transformers model costs, beside torch's own recorders, ms a token.
 
 Every variant is a model of its own over the same weights; they take turns, so that what the
-machine does to one it does to all.
+machine does to one it does to all. What watching is compared with takes more turns than torch's
+recorders, which cost much and need fewer. A watched turn ends when its rows are written; the
+recording goes on in the next one, and its thread is away meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import importlib.metadata
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter_ns
@@ -19,15 +22,16 @@ from typing import Any
 
 import torch
 
+from memscope.probes.history import start_history, stop_history
 from memscope.probes.modules import watch
-from memscope.probes.pace import StepPace
 from memscope.writer import record
 from memscope_runners.bench.intervals import Median, median_with_interval
 
 PLAIN, EMPTY, WATCH = "plain", "empty hooks", "memscope.watch"
 COUNTER = "memory_allocated() in hooks"
 HISTORY, PROFILER = "_record_memory_history", "torch.profiler(profile_memory=True)"
-VARIANTS = (PLAIN, EMPTY, WATCH, COUNTER, HISTORY, PROFILER)
+COMPARED, PEERS = (PLAIN, EMPTY, WATCH), (COUNTER, HISTORY, PROFILER)
+COMPARED_TURNS = 5  # a round, to one of each of the peers
 NEEDS_GPU = {
     COUNTER: "torch counts allocations of GPUs alone",
     HISTORY: "torch follows allocations of GPUs alone",
@@ -35,7 +39,9 @@ NEEDS_GPU = {
 LIMITS = {"watch over empty hooks": 1.02}
 CONTEXT = 64
 HISTORY_ENTRIES = 100_000
+WRITE_SECONDS = 60.0
 
+Finish = Callable[[], None]  # what is left to do at the end of a turn, as a part of its cost
 Progress = Callable[[str, int, int], None]
 
 
@@ -74,24 +80,27 @@ class WatchOverhead:
 
 
 def measure(*, rounds: int, tokens: int, device: str, progress: Progress) -> WatchOverhead:
-    """``rounds`` turns of every variant, ``tokens`` each, after one that warms up."""
+    """``rounds`` of turns of ``tokens`` each, after one turn of everybody that warms up."""
     is_gpu = device.startswith("cuda")
+    names = [name for name in (*COMPARED, *PEERS) if is_gpu or name not in NEEDS_GPU]
     model = build_model(device, is_large=is_gpu)
-    names = [name for name in VARIANTS if is_gpu or name not in NEEDS_GPU]
-    turns = {name: _Turn(share_weights(model), name, tokens, device) for name in names}
-    seconds: dict[str, list[float]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory(prefix="memscope-bench-") as folder, torch.inference_mode():
-        for turn in range(rounds + 1):
-            shift = turn % len(names)
-            for name in names[shift:] + names[:shift]:  # nobody is always first
-                taken = turns[name].run(Path(folder))
-                if turn:
-                    seconds[name].append(taken)
-            progress("rounds", turn, rounds)
+        watched = _Watched(share_weights(model), Path(folder) / "watch.mscope")
+        turns = {name: _Turn(share_weights(model), name, tokens, device) for name in names}
+        turns[WATCH] = _Turn(watched.model, WATCH, tokens, device, watched.turn)
+        seconds: dict[str, dict[int, float]] = {name: {} for name in names}
+        for turn in range(-1, rounds * COMPARED_TURNS):
+            everybody = turn < 0 or not turn % COMPARED_TURNS
+            now = names if everybody else list(COMPARED)
+            shift = turn % len(now)
+            for name in now[shift:] + now[:shift]:  # nobody is always first
+                seconds[name][turn] = turns[name].run()
+            progress("turns", turn + 1, rounds * COMPARED_TURNS)
+        every = watched.close()
     return WatchOverhead(
         costs=tuple(_cost(name, seconds, tokens) for name in names),
         skipped={name: reason for name, reason in NEEDS_GPU.items() if name not in names},
-        every=turns[WATCH].pace.every,
+        every=every,
         machine=_machine(device),
         tokens=tokens,
     )
@@ -128,54 +137,87 @@ def share_weights(model: Any) -> Any:
     return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
 
 
+class _Watched:
+    """A model that is watched into one recording, which goes on in its turns alone."""
+
+    def __init__(self, model: Any, path: Path) -> None:
+        self.model = model
+        self._recorder = record(path, force=True)
+        self._watch = watch(model, recorder=self._recorder)
+        self._recorder.pause()
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[Finish]:
+        self._recorder.resume()
+        yield self._write
+        self._recorder.pause()
+
+    def _write(self) -> None:
+        is_written = self._recorder.flush(WRITE_SECONDS)
+        assert is_written, self._recorder.stopped
+
+    def close(self) -> int:
+        """One forward in how many was read at last."""
+        self._watch.close()
+        self._recorder.resume()
+        self._recorder.close()
+        return self._watch.pace.every
+
+
+@contextlib.contextmanager
+def _history() -> Iterator[Finish]:
+    """As ``--history`` has it."""
+    start_history(torch, HISTORY_ENTRIES)
+    yield _nothing
+    stop_history(torch)
+
+
+@contextlib.contextmanager
+def _profiler() -> Iterator[Finish]:
+    with torch.profiler.profile(profile_memory=True):
+        yield _nothing
+
+
+@contextlib.contextmanager
+def _nobody() -> Iterator[Finish]:
+    yield _nothing
+
+
+BESIDE = {HISTORY: _history, PROFILER: _profiler}
+
+
 class _Turn:
     """One variant, which decodes ``tokens`` at a time from the same context."""
 
-    def __init__(self, model: Any, name: str, tokens: int, device: str) -> None:
-        self._model, self._name, self._tokens, self._device = model, name, tokens, device
-        self.pace = StepPace()
+    def __init__(
+        self,
+        model: Any,
+        name: str,
+        tokens: int,
+        device: str,
+        beside: Callable[[], AbstractContextManager[Finish]] | None = None,
+    ) -> None:
+        """``beside``: what records; by the variant's name where it is not given."""
+        self._model, self._tokens, self._device = model, tokens, device
+        self._beside = beside or BESIDE.get(name, _nobody)
         self._prompt = torch.ones((1, CONTEXT), dtype=torch.long, device=device)
         hooks = {EMPTY: lambda *_: None, COUNTER: lambda *_: _read_allocated()}
         if name in hooks:
             for layer in model.model.layers:
                 layer.register_forward_hook(hooks[name])
 
-    def run(self, folder: Path) -> float:
+    def run(self) -> float:
         """Seconds of the tokens, and of what recording them leaves to do."""
         cache = self._model(self._prompt, use_cache=True, logits_to_keep=1).past_key_values
         inputs = self._prompt[:, :1]
         self._wait()
-        with contextlib.ExitStack() as stack:
-            finish = stack.enter_context(self._recorder(folder))
+        with self._beside() as finish:
             start_ns = perf_counter_ns()
             for _ in range(self._tokens):
                 self._model(inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
             self._wait()
             finish()
             return (perf_counter_ns() - start_ns) / 1e9
-
-    @contextlib.contextmanager
-    def _recorder(self, folder: Path) -> Iterator[Callable[[], None]]:
-        """What runs beside; the call ends it where ending is part of the cost."""
-        if self._name == WATCH:
-            recorder = record(folder / "watch.mscope", force=True)
-            watching = watch(self._model, recorder=recorder)
-            watching.pace = self.pace  # as if it had gone on since the last turn
-
-            def close() -> None:
-                watching.close()
-                recorder.close()
-
-            yield close
-        elif self._name == HISTORY:
-            torch.cuda.memory._record_memory_history(max_entries=HISTORY_ENTRIES, stacks="python")
-            yield _nothing
-            torch.cuda.memory._record_memory_history(enabled=None)
-        elif self._name == PROFILER:
-            with torch.profiler.profile(profile_memory=True):
-                yield _nothing
-        else:
-            yield _nothing
 
     def _wait(self) -> None:
         if self._device.startswith("cuda"):
@@ -190,13 +232,14 @@ def _read_allocated() -> None:
     torch.cuda.memory_allocated()
 
 
-def _cost(name: str, seconds: dict[str, list[float]], tokens: int) -> Cost:
-    mine = seconds[name]
+def _cost(name: str, seconds: dict[str, dict[int, float]], tokens: int) -> Cost:
+    """Of all turns but the first; ratios are of turns beside each other."""
+    mine = {turn: taken for turn, taken in seconds[name].items() if turn >= 0}
 
     def over(other: str) -> Median:
-        return median_with_interval([a / b for a, b in zip(mine, seconds[other], strict=True)])
+        return median_with_interval([mine[turn] / seconds[other][turn] for turn in mine])
 
-    ms_per_token = median_with_interval([taken / tokens * 1e3 for taken in mine])
+    ms_per_token = median_with_interval([taken / tokens * 1e3 for taken in mine.values()])
     return Cost(name, ms_per_token, over(PLAIN), over(EMPTY))
 
 
