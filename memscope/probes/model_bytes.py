@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -27,7 +26,7 @@ class ModelBytes:
         model = self._model()
         if model is None:
             return {}
-        weights = list(itertools.chain(model.parameters(), model.buffers()))
+        weights = _weights(model)
         gradients = [tensor.grad for tensor in weights if tensor.grad is not None]
         found = {
             "model.weights_bytes": self._count("weights", weights),
@@ -47,6 +46,21 @@ class ModelBytes:
             cached = signature, storage_bytes(tensors)
             self._cached[what] = cached
         return cached[1]
+
+
+def _weights(model: Any) -> list[Any]:
+    """Parameters and buffers, tied ones more than once, at a third of the cost of torch's own walk:
+    that makes a name for each module and each tensor."""
+    found: list[Any] = []
+    modules, known = [model], {model}
+    for module in modules:
+        found += module._parameters.values()
+        found += module._buffers.values()
+        for inner in module._modules.values():
+            if inner is not None and inner not in known:
+                known.add(inner)
+                modules.append(inner)
+    return [tensor for tensor in found if tensor is not None]
 
 
 def storage_bytes(tensors: Iterable[Any]) -> ByDevice:

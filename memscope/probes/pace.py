@@ -6,8 +6,8 @@ import math
 import statistics
 from collections import deque
 
-LAYER_SHARE = 0.01  # of the time between steps, for readings at layer boundaries
-STEP_SHARE = 0.005  # for readings at step ends
+LAYER_SHARE = 0.005  # of the time between steps, for readings at layer boundaries
+STEP_SHARE = 0.0025  # for readings at step ends
 LEAST_NS = 50_000_000  # between two readings at step ends: at most 20 a second
 FIRST_READ = 2  # the first forwards of a program warm up and are not measured
 MOST = 1 << 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 import tempfile
 import timeit
@@ -20,17 +21,19 @@ from memscope.frames import BatchEncoder, event_schema
 from memscope.header import new_header
 from memscope.recording import Recording
 from memscope.rows import Row, encode_rows, make_emit
-from memscope.writer import FLUSH_ROWS, Recorder, record
+from memscope.writer import FLUSH_ROWS, FLUSH_SECONDS, Recorder, record
 from memscope_runners.bench.intervals import Median, median_with_interval
 from memscope_runners.decoder import Decoder
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 
-TOKENS_A_HALF = 16
+LEAST_TOKENS = 16  # of a half
+HALF_SECONDS = 1.2 * FLUSH_SECONDS  # at least, so that rows are written in it as they are otherwise
+CONTEXT_TOKENS = 1600
 EVENTS = 20_000
 REPEATS = 15
-TURNS_A_CONTEXT = 24
-WARM_UP_HALVES = 2
+MOST_TURNS = 24  # of a context
+WARM_UP_TURNS = 2
 WRITE_SECONDS = 60.0
 PROMPT = "The capital of France is"
 LIMITS = {
@@ -52,6 +55,7 @@ class Overhead:
     rows_a_batch: float
     events_per_token: float
     ms_per_token: float
+    tokens_a_half: int
     recorded_ratio: Median
     computed_ratio: float
     dropped_rows: int
@@ -86,14 +90,14 @@ def measure(
     pairs: int,
     progress: Callable[[str, int, int], None],
 ) -> Overhead:
-    """All of it; the decoder alternates between recorded and not every 16 tokens."""
+    """All of it; the decoder alternates between recorded and not, every 16 tokens or 0.6 s."""
     emit_ns, guard_ns = measure_emit(), measure_guard()
     with tempfile.TemporaryDirectory(prefix="memscope-bench-") as folder:
         halves = Halves(checkpoint, settings, Path(folder))
         ratios = halves.run(pairs, progress)
     bytes_per_event, encode_ns = measure_encoding(halves.warm_up_rows)
-    events_per_token = halves.recorded_rows / (len(halves.plain_ns) * TOKENS_A_HALF)
-    ns_per_token = statistics.median(halves.plain_ns) / TOKENS_A_HALF
+    events_per_token = halves.recorded_rows / (len(halves.plain_ns) * halves.tokens)
+    ns_per_token = statistics.median(halves.plain_ns) / halves.tokens
     return Overhead(
         emit_ns=emit_ns,
         guard_ns=guard_ns,
@@ -102,6 +106,7 @@ def measure(
         rows_a_batch=min(len(halves.warm_up_rows), FLUSH_ROWS),
         events_per_token=events_per_token,
         ms_per_token=ns_per_token / 1e6,
+        tokens_a_half=halves.tokens,
         recorded_ratio=ratios,
         computed_ratio=1 + events_per_token * (emit_ns + encode_ns) / ns_per_token,
         dropped_rows=halves.dropped_rows,
@@ -153,6 +158,7 @@ class Halves:
     def __init__(self, checkpoint: CheckpointSource, settings: Settings, folder: Path) -> None:
         self._checkpoint, self._settings, self._folder = checkpoint, settings, folder
         self._prompt = checkpoint.tokenizer.encode(PROMPT)
+        self.tokens = self._choose_tokens()
         self.warm_up_rows: list[Row] = []
         self.plain_ns: list[int] = []
         self.recorded_rows = self.dropped_rows = 0
@@ -160,28 +166,39 @@ class Halves:
     def run(self, pairs: int, progress: Callable[[str, int, int], None]) -> Median:
         """Median ratio, recorded over not recorded, of `pairs` neighbouring halves."""
         ratios: list[float] = []
+        turns = min(max(CONTEXT_TOKENS // self.tokens, 1), MOST_TURNS)
         while len(ratios) < pairs:
-            for ratio in self._run_context(min(TURNS_A_CONTEXT, pairs - len(ratios))):
+            for ratio in self._run_context(min(turns, pairs - len(ratios))):
                 ratios.append(ratio)
-                progress("pairs of 16 tokens", len(ratios), pairs)
+                progress(f"pairs of {self.tokens} tokens", len(ratios), pairs)
         return median_with_interval(ratios)
 
+    def _choose_tokens(self) -> int:
+        """Tokens of a half, by the speed of one that is not recorded."""
+        decoder = Decoder(self._checkpoint, self._settings, len(self._prompt) + 2 * LEAST_TOKENS)
+        walk = Walk(decoder, self._prompt)
+        walk.go_on(LEAST_TOKENS)
+        seconds_a_token = walk.go_on(LEAST_TOKENS) / LEAST_TOKENS / 1e9
+        decoder.close()
+        return max(LEAST_TOKENS, math.ceil(HALF_SECONDS / seconds_a_token))
+
     def _run_context(self, turns: int) -> Iterator[float]:
-        tokens = len(self._prompt) + (turns + WARM_UP_HALVES) * TOKENS_A_HALF
+        warm_up_tokens = WARM_UP_TURNS * LEAST_TOKENS
+        tokens = len(self._prompt) + warm_up_tokens + turns * self.tokens
         switch = Emitter(make_emit(self.warm_up_rows)[0])  # whose rows go elsewhere later
         plain = Decoder(self._checkpoint, self._settings, tokens)
         recorded = Decoder(self._checkpoint, self._settings, tokens, cast(Recorder, switch))
         walks = Walk(plain, self._prompt), Walk(recorded, self._prompt)
-        for walk in walks * WARM_UP_HALVES:
-            walk.half()
+        for walk in walks * WARM_UP_TURNS:
+            walk.go_on(LEAST_TOKENS)
         path = self._folder / "context.mscope"
         recorder = record(path, force=True)
         recorder.pause()
         switch.emit = recorder.emit
         for turn in range(turns):
-            plain_ns = walks[0].half() if turn % 2 else 0
-            recorded_ns = _recorded_half(walks[1], recorder)
-            plain_ns = plain_ns or walks[0].half()
+            plain_ns = walks[0].go_on(self.tokens) if turn % 2 else 0
+            recorded_ns = _recorded_half(walks[1], self.tokens, recorder)
+            plain_ns = plain_ns or walks[0].go_on(self.tokens)
             self.plain_ns.append(plain_ns)
             yield recorded_ns / plain_ns
         switch.emit, _ = make_emit([])
@@ -196,11 +213,11 @@ class Halves:
             self.recorded_rows += recording.state.rows
 
 
-def _recorded_half(walk: Walk, recorder: Recorder) -> int:
-    """How long 16 tokens took until the last of their rows was written, in ns."""
+def _recorded_half(walk: Walk, tokens: int, recorder: Recorder) -> int:
+    """How long ``tokens`` took until the last of their rows was written, in ns."""
     recorder.resume()
     started_ns = perf_counter_ns()
-    walk.half()
+    walk.go_on(tokens)
     is_written = recorder.flush(WRITE_SECONDS)
     duration_ns = perf_counter_ns() - started_ns
     assert is_written, recorder.stopped
@@ -209,17 +226,17 @@ def _recorded_half(walk: Walk, recorder: Recorder) -> int:
 
 
 class Walk:
-    """A decoder going on from its prompt, 16 tokens at a time."""
+    """A decoder going on from its prompt."""
 
     def __init__(self, decoder: Decoder, prompt_ids: list[int]) -> None:
         self._decoder = decoder
         self._inputs = prompt_ids
         self._step = 0
 
-    def half(self) -> int:
-        """Decodes 16 tokens; how long that took, in ns."""
+    def go_on(self, tokens: int) -> int:
+        """Decode so many tokens; how long that took, in ns."""
         started_ns = perf_counter_ns()
-        for _ in range(TOKENS_A_HALF):
+        for _ in range(tokens):
             self._inputs = [self._decoder.run_step(self._step, self._inputs).token]
             self._step += 1
         return perf_counter_ns() - started_ns
