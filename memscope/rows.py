@@ -99,11 +99,21 @@ def make_row(kind: int, name: str | None, data: object, **fields: int) -> Row:
     )
 
 
-def encode_rows(rows: Sequence[Row], start_ns: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows as one Arrow batch of ``schema``; times relative to ``start_ns``, data as JSON."""
+def encode_rows(
+    rows: Sequence[Row], start_ns: int, schema: pa.Schema, *, rest_seconds: float = 0.0
+) -> pa.RecordBatch:
+    """Rows as one Arrow batch of ``schema``; times relative to ``start_ns``, data as JSON.
+
+    ``rest_seconds``: slept after each column, so that the program gets Python's lock in between;
+    it would wait for all of them otherwise, or for the 5 ms after which Python takes the lock away.
+    """
     columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
     columns[_DATA] = _encode_data(columns[_DATA])
-    arrays = [_encode(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    arrays = []
+    for column, field in zip(columns, schema, strict=True):
+        if rest_seconds:
+            time.sleep(rest_seconds)
+        arrays.append(_encode(column, field.type))
     arrays[0] = pa.array(np.array(columns[0], dtype=np.int64) - start_ns)
     return pa.record_batch(arrays, schema=schema)
 
@@ -145,11 +155,10 @@ def _encode_data(column: Sequence[Any]) -> Sequence[str | None]:
     """Values as JSON; one object in many rows, such as a reason, is encoded once."""
     if column.count(None) == len(column):
         return column
-    texts: dict[int, str | None] = {id(None): None}
-    for value in column:
-        if id(value) not in texts:
-            texts[id(value)] = _to_json(value)
-    return [texts[id(value)] for value in column]
+    ids = list(map(id, column))
+    values = dict(zip(ids, column, strict=True))
+    texts = {key: None if value is None else _to_json(value) for key, value in values.items()}
+    return [texts[key] for key in ids]
 
 
 def _encode(column: Sequence[Any], type: pa.DataType) -> pa.Array:

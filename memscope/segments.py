@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MAX_FACTS = 4096
 MAX_REASON_CHARS = 200  # the error quotes the program's own value
 REFUSED_FACT = "recorder.refused"
-SLICE_CPU_SECONDS = 0.01  # of every twentieth of a second, while a segment is thinned,
+SLICE_CPU_SECONDS = 0.02  # of every tenth of a second, while a segment is thinned,
 SLICE_SHARE = 0.5  # or so much of what this thread took for other work since,
 SLICE_SECONDS = 0.25  # and at most so long, where the program leaves it little of Python's lock
 
@@ -76,13 +76,14 @@ class Segments:
         """Whether the descriptor is still that of the file."""
         return self._file.is_ours
 
-    def write(self, rows: list[Row]) -> None:
-        """One batch. Raises OSError."""
+    def write(self, rows: list[Row], *, rest_seconds: float = 0.0) -> None:
+        """One batch; ``rest_seconds`` as ``encode_rows`` has it. Raises OSError."""
+        schema = self._encoder.schema
         try:
-            batch = encode_rows(rows, self._start_ns, self._encoder.schema)
+            batch = encode_rows(rows, self._start_ns, schema, rest_seconds=rest_seconds)
         except Exception as error:
             rows = self._without_odd(rows, error)
-            batch = encode_rows(rows, self._start_ns, self._encoder.schema)
+            batch = encode_rows(rows, self._start_ns, schema)
         data = self._encoder.encode(batch)
         if self._retention is not None:
             self._make_room(len(data), self._retention)

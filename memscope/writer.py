@@ -26,10 +26,10 @@ from memscope.retention import DEFAULT_KEEP_LAST, parse_keep_last
 from memscope.rows import Row, make_emit
 from memscope.segments import Segments
 
-WAKE_SECONDS = 0.05
+SAMPLE_SECONDS = 0.1  # between two looks of the writer's thread at probes and rows
 FLUSH_SECONDS = 0.5
 FLUSH_ROWS = 4096
-SAMPLE_SECONDS = 0.1
+REST_SECONDS = 50e-6  # within a batch of many rows
 MAX_BACKLOG_ROWS = 500_000
 FORK_SECONDS = 1.0  # a fork waits no longer than this for a batch to be written
 
@@ -60,7 +60,10 @@ class Recorder(Emitter):
         super().__init__(emit)
         self._probes = ProbeList(probes)
         self._backlog = Backlog()
-        self._wake = threading.Event()
+        self._wake = (
+            threading.Lock()
+        )  # let go of to wake the thread: an Event costs several times that
+        self._wake.acquire()
         self._flushes: list[threading.Event] = []  # set once the rows of their moment are written
         self._closing = False
         self._turn = threading.Lock()  # guards the next two
@@ -87,7 +90,7 @@ class Recorder(Emitter):
             return False
         written = threading.Event()
         self._flushes.append(written)
-        self._wake.set()
+        self._call_thread()
         return written.wait(timeout_s) and self.stopped is None
 
     def close(self) -> None:
@@ -95,7 +98,7 @@ class Recorder(Emitter):
         if self._closing:
             return
         self._closing = True
-        self._wake.set()
+        self._call_thread()
         self._thread.join()
         self._switch_off()
         self._probes.close()
@@ -146,11 +149,16 @@ class Recorder(Emitter):
         except Exception as error:
             self._stop(f"a fault in memscope: {type(error).__name__}: {error}")
 
+    def _call_thread(self) -> None:
+        """Have the writer's thread look now at what there is to do."""
+        with contextlib.suppress(RuntimeError):  # it was called and has not looked yet
+            self._wake.release()
+
     def _drain(self) -> None:
-        rows, flushed, sampled = self._rows, time.monotonic(), 0.0
+        rows, flushed = self._rows, time.monotonic()
+        sampled = flushed - SAMPLE_SECONDS
         while not self._closing and not self._is_paused:
-            if self._wake.wait(WAKE_SECONDS):
-                self._wake.clear()  # before looking at what it was set for
+            self._wake.acquire(timeout=max(sampled + SAMPLE_SECONDS - time.monotonic(), 0.0))
             now = time.monotonic()
             if now - sampled >= SAMPLE_SECONDS:
                 sampled = now
@@ -168,11 +176,12 @@ class Recorder(Emitter):
         asked = len(self._flushes)  # before the rows are counted: each waits for rows before it
         rows = self._rows
         left = len(rows)  # what comes in meanwhile waits: to drain until empty makes tiny batches
+        is_gentle = FLUSH_ROWS // 4 <= left <= FLUSH_ROWS and not (asked or self._closing)
         while left > 0:
             taken = rows[: min(left, FLUSH_ROWS)]  # transposing more at once costs twice as much
             del rows[: len(taken)]
             left -= len(taken)
-            self._segments.write(taken)
+            self._segments.write(taken, rest_seconds=REST_SECONDS if is_gentle else 0.0)
         if sums := self._backlog.take():
             self._segments.write(sums)
         self._answer_flushes(asked)
@@ -226,7 +235,7 @@ class Recorder(Emitter):
             return
         with self._turn:
             self._is_paused = True
-        self._wake.set()
+        self._call_thread()
         self._thread.join(FORK_SECONDS)
         if not self._thread.is_alive():
             await_exit(self._thread.native_id)
@@ -235,7 +244,7 @@ class Recorder(Emitter):
         """Go on after a fork."""
         with self._turn:
             has_ended, self._is_paused, self._has_paused = self._has_paused, False, False
-        self._wake.clear()
+        self._wake.acquire(blocking=False)
         if has_ended and not self._closing:
             self._start_thread()
 

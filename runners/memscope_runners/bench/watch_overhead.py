@@ -31,7 +31,7 @@ PLAIN, EMPTY, WATCH = "plain", "empty hooks", "memscope.watch"
 COUNTER = "memory_allocated() in hooks"
 HISTORY, PROFILER = "_record_memory_history", "torch.profiler(profile_memory=True)"
 COMPARED, PEERS = (PLAIN, EMPTY, WATCH), (COUNTER, HISTORY, PROFILER)
-COMPARED_TURNS = 8  # a round, to one of each of the peers
+COMPARED_TURNS = 20  # a round, to one of each of the peers
 NEEDS_GPU = {
     COUNTER: "torch counts allocations of GPUs alone",
     HISTORY: "torch follows allocations of GPUs alone",

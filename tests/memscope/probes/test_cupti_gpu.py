@@ -111,7 +111,7 @@ PROFILE = """
 """
 CAPTURE = """
     import memscope.writer as writer
-    writer.SAMPLE_SECONDS = writer.WAKE_SECONDS = 0.001
+    writer.SAMPLE_SECONDS = 0.001
     model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(64))).cuda()
     inputs = torch.ones(8, 256, device="cuda")
     with torch.inference_mode():
@@ -130,7 +130,7 @@ CAPTURE = """
 # Threads that allocate segments while others, with the interpreter, free tensors.
 THREADS = """
     import memscope.writer as writer
-    writer.SAMPLE_SECONDS = writer.WAKE_SECONDS = 0.001
+    writer.SAMPLE_SECONDS = 0.001
     end = time.monotonic() + 5
     def work(number):
         while time.monotonic() < end:

@@ -161,7 +161,6 @@ def test_another_process_has_its_own_line(tmp_path):
 def test_a_capture_holds_while_everything_is_sampled(tmp_path, monkeypatch):
     """Sampling every millisecond, layers and step ends read within the capture."""
     monkeypatch.setattr("memscope.writer.SAMPLE_SECONDS", 0.001)
-    monkeypatch.setattr("memscope.writer.WAKE_SECONDS", 0.001)
     monkeypatch.setattr("memscope.probes.pace.FIRST_READ", 0)
     model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(64))).cuda()
     inputs = torch.ones(8, 256, device="cuda")
