@@ -104,6 +104,7 @@ class FakeNvml:
     def __init__(self, profile: DriverProfile, uuid: str = "GPU-0a") -> None:
         self.profile = profile
         self.uuid = uuid
+        self.used = 650
         self.calls: list[str] = []
 
     def nvmlInit(self) -> None:
@@ -121,7 +122,7 @@ class FakeNvml:
             return SimpleNamespace(total=1000, free=300, used=700)
         if not self.profile.has_version_2:
             raise FakeNvmlError("Function Not Found")
-        return SimpleNamespace(total=1000, reserved=50, free=300, used=650)
+        return SimpleNamespace(total=1000, reserved=50, free=300, used=self.used)
 
     def nvmlDeviceGetComputeRunningProcesses(self, card: str) -> list[Any]:
         self.calls.append("processes")

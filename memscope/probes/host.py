@@ -11,7 +11,10 @@ SECONDS = 0.25  # between two readings: opening the file costs as much as all ot
 
 
 class HostProbe:
-    """Samples ``host.rss_bytes`` 4 times a second and at the end; raises OSError where there is no /proc, which stops it."""
+    """Samples ``host.rss_bytes`` 4 times a second and at the end.
+
+    Raises OSError where there is no /proc, which stops it.
+    """
 
     name = "host"
 

@@ -17,8 +17,8 @@ from memscope.probes.nvml_errors import Problem, explain
 from memscope.writer import Recorder
 
 PROCESS_SECONDS = 1.0  # between lists of processes, which cost several times a reading
-CHEAP_SECONDS = 200e-6  # a list that costs less is read with each reading, to be of one moment;
-# so is the recording's last one, whatever it costs
+CHEAP_SECONDS = 200e-6  # a list that costs less is read whenever the used bytes have changed, to be
+# of one moment with them; so is the recording's last one, whatever it costs
 LOST = ("GpuIsLost", "ResetRequired", "Unknown", "Uninitialized")  # no call will succeed again
 
 
@@ -37,7 +37,8 @@ class NvmlProbe:
         self._cards: dict[int, Any] = {}
         self._totals: dict[int, int] = {}
         self._absent: dict[str, str] = {}
-        self._processes_at = 0.0
+        self._used: dict[int, int] = {}
+        self._listed_at: dict[int, float] = {}
         self._processes_costs: deque[float] = deque(maxlen=2)  # the first is of a cold call
         self._others: dict[int, dict[str, Any]] = {}
 
@@ -48,14 +49,10 @@ class NvmlProbe:
         known = len(self._absent)
         if self._start():
             self._find_cards(torch)
-            now = time.monotonic()
-            is_late = now - self._processes_at >= PROCESS_SECONDS
-            is_full = is_late or self._is_cheap or recorder.is_closing
             for device, card in tuple(self._cards.items()):
                 try:
-                    self._sample_memory(recorder, device, card)
-                    if is_full:
-                        self._processes_at = now
+                    has_changed = self._sample_memory(recorder, device, card)
+                    if self._is_list_due(device, has_changed) or recorder.is_closing:
                         self._sample_processes(recorder, device, card)
                 except _LostError as lost:  # its handle is not used again: that may crash
                     del self._cards[device]
@@ -68,10 +65,14 @@ class NvmlProbe:
         names = ("nvml", f"cuda:{device}", "nvml.used_bytes")
         return any(name in self._absent for name in names)
 
-    @property
-    def _is_cheap(self) -> bool:
-        costs = self._processes_costs
-        return len(costs) < 2 or min(costs) < CHEAP_SECONDS
+    def _is_list_due(self, device: int, has_changed: bool) -> bool:
+        costs, now = self._processes_costs, time.monotonic()
+        is_cheap = len(costs) < 2 or min(costs) < CHEAP_SECONDS
+        is_late = now - self._listed_at.get(device, -PROCESS_SECONDS) >= PROCESS_SECONDS
+        is_due = is_late or (has_changed and is_cheap)
+        if is_due:
+            self._listed_at[device] = now
+        return is_due
 
     def _start(self) -> bool:
         if self._is_ready:
@@ -95,15 +96,18 @@ class NvmlProbe:
             except Exception as error:  # no uuid in old torch; an NVMLError; the others go on
                 self._lack(f"cuda:{device}", error)
 
-    def _sample_memory(self, recorder: Recorder, device: int, card: Any) -> None:
+    def _sample_memory(self, recorder: Recorder, device: int, card: Any) -> bool:
+        """Whether the used bytes are others than those of the last reading."""
         memory = self._read_memory(card)
         if memory is None:
-            return
+            return False
         self._totals[device] = int(memory.total)
         for name, field in _FIELDS.items():
             value = getattr(memory, field, None)
             if value is not None:
                 recorder.sample(f"nvml.{name}", bytes=int(value), device=device)
+        used, self._used[device] = self._used.get(device), int(memory.used)
+        return used != self._used[device]
 
     def _read_memory(self, card: Any) -> Any | None:
         """Version 2 tells the driver's part from the others'; version 1 counts it as used."""

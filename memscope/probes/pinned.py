@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from memscope.probes.allocator import cuda_torch
 from memscope.writer import Recorder
+
+SECONDS = 0.25  # between two readings
 
 
 class PinnedProbe:
@@ -19,11 +22,14 @@ class PinnedProbe:
 
     def __init__(self) -> None:
         self._is_counted = True
+        self._read_at = 0.0
 
     def __call__(self, recorder: Recorder) -> None:
-        torch = cuda_torch()
-        if torch is None or not self._is_counted:
+        torch, now = cuda_torch(), time.monotonic()
+        is_early = now - self._read_at < SECONDS and not recorder.is_closing
+        if torch is None or not self._is_counted or is_early:
             return
+        self._read_at = now
         read = getattr(torch._C, "_cuda_hostMemoryStats", None)
         if read is None:
             self._is_counted = False

@@ -6,6 +6,7 @@ Python up for as long as it takes, so that it is read seldom, and not at all whe
 
 from __future__ import annotations
 
+import functools
 import inspect
 import time
 from typing import Any
@@ -16,6 +17,7 @@ from memscope.probes.pace import TimePace
 from memscope.writer import Recorder
 
 LEAST_NS = 1_000_000_000
+SHARE = 0.0005
 MAX_BLOCKS = 20_000
 FACT = "torch.private_pools"
 
@@ -27,7 +29,7 @@ class PrivatePoolProbe:
     name = "private_pools"
 
     def __init__(self) -> None:
-        self._pace = TimePace(least_ns=LEAST_NS)
+        self._pace = TimePace(SHARE, LEAST_NS)
         self._reason: str | None = None
 
     def __call__(self, recorder: Recorder) -> None:
@@ -50,8 +52,7 @@ class PrivatePoolProbe:
 
 def why_unread(torch: Any, devices: list[int]) -> str | None:
     """Why the map is not read; None where it is."""
-    snapshot = torch.cuda.memory.memory_snapshot
-    if "include_traces" not in inspect.signature(snapshot).parameters:
+    if not _can_leave_out_traces(torch.cuda.memory.memory_snapshot):
         return "the map of torch before 2.11 cannot be read without its traces"
     if is_history_on(torch):
         return "torch's map is not read while its history is on: each block's stack is looked up"
@@ -72,6 +73,11 @@ def read_private(torch: Any, devices: list[int]) -> dict[int, tuple[int, int]]:
         unused = segment["total_size"] - segment["active_size"]
         found[device] = free + unused, split + (unused if segment["active_size"] else 0)
     return found
+
+
+@functools.cache
+def _can_leave_out_traces(snapshot: Any) -> bool:
+    return "include_traces" in inspect.signature(snapshot).parameters
 
 
 def _blocks(torch: Any, device: int) -> int:

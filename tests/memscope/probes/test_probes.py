@@ -139,19 +139,20 @@ def test_card_of_another_uuid_is_not_read(torch):
     assert "Not Found" in absent(recorder)["cuda:0"]
 
 
-@pytest.mark.parametrize(("cost", "lists"), [(0.005, 2), (30e-6, 4)])
-def test_processes_are_listed_once_a_second_unless_that_is_cheap(torch, monkeypatch, cost, lists):
+@pytest.mark.parametrize(("cost", "lists"), [(0.005, 3), (30e-6, 4)])
+def test_processes_are_listed_once_a_second_or_with_a_change(torch, monkeypatch, cost, lists):
+    """With each change of the used bytes where that is cheap."""
     now = [100.0]
     clock = itertools.count(0, cost)
     monkeypatch.setattr("memscope.probes.nvml.time.perf_counter", lambda: next(clock))
     monkeypatch.setattr("memscope.probes.nvml.time.monotonic", lambda: now[0])
     nvml = FakeNvml(MODERN)
     probe = NvmlProbe(nvml)
-    for at in (100.0, 100.5, 100.9, 101.0):
-        now[0] = at
+    for at, used in ((100.0, 650), (100.5, 660), (100.9, 670), (100.95, 680), (101.5, 680)):
+        now[0], nvml.used = at, used
         read(probe)
     assert nvml.calls.count("processes") == lists
-    assert nvml.calls.count("memory") == 4
+    assert nvml.calls.count("memory") == 5
 
 
 def test_a_cold_first_list_does_not_make_the_process_old(torch, monkeypatch):
@@ -159,7 +160,9 @@ def test_a_cold_first_list_does_not_make_the_process_old(torch, monkeypatch):
     monkeypatch.setattr("memscope.probes.nvml.time.perf_counter", lambda: next(costs))
     monkeypatch.setattr("memscope.probes.nvml.time.monotonic", lambda: 100.0)
     nvml = FakeNvml(MODERN)
-    read(NvmlProbe(nvml), times=3)
+    probe = NvmlProbe(nvml)
+    for nvml.used in (650, 660, 670):
+        read(probe)
     assert nvml.calls.count("processes") == 3
 
 
@@ -170,6 +173,7 @@ def test_processes_are_listed_at_the_end_whatever_that_costs(torch, monkeypatch)
     nvml = FakeNvml(MODERN)
     probe, recorder = NvmlProbe(nvml), ListRecorder()
     for recorder.is_closing in (False, False, False, True):
+        nvml.used += 1
         probe(recorder)  # type: ignore[arg-type]
     assert nvml.calls.count("processes") == 3
 
