@@ -31,6 +31,7 @@ FLUSH_SECONDS = 0.5
 FLUSH_ROWS = 4096
 REST_SECONDS = 50e-6  # within a batch of many rows
 MAX_BACKLOG_ROWS = 500_000
+THREAD_NAME = "memscope-writer"
 FORK_SECONDS = 1.0  # a fork waits no longer than this for a batch to be written
 
 _clock = time.perf_counter_ns
@@ -129,7 +130,7 @@ class Recorder(Emitter):
     # -- the writer's thread ------------------------------------------------------------------
 
     def _start_thread(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="memscope-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=THREAD_NAME, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:

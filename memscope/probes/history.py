@@ -9,7 +9,7 @@ from typing import Any
 def start_history(torch: Any, entries: int) -> str | None:
     """Keep the Python stack of each live block, and the last ``entries`` events.
 
-    Why not, where it is not done. Torch takes about 2 µs an allocation for it.
+    Why not, where it is not done. Torch takes 0.6 µs an allocation for it from a shallow stack, more from a deep one.
     """
     try:
         if is_history_on(torch):

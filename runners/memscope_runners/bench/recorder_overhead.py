@@ -6,6 +6,8 @@ import itertools
 import math
 import statistics
 import tempfile
+import threading
+import time
 import timeit
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -21,7 +23,7 @@ from memscope.frames import BatchEncoder, event_schema
 from memscope.header import new_header
 from memscope.recording import Recording
 from memscope.rows import Row, encode_rows, make_emit
-from memscope.writer import FLUSH_ROWS, FLUSH_SECONDS, Recorder, record
+from memscope.writer import FLUSH_ROWS, FLUSH_SECONDS, THREAD_NAME, Recorder, record
 from memscope_runners.bench.intervals import Median, median_with_interval
 from memscope_runners.decoder import Decoder
 from memscope_runners.q8.weights import CheckpointSource
@@ -35,6 +37,7 @@ REPEATS = 15
 MOST_TURNS = 24  # of a context
 WARM_UP_TURNS = 2
 WRITE_SECONDS = 60.0
+IDLE_SECONDS = 3.0
 PROMPT = "The capital of France is"
 LIMITS = {
     "emit_ns": 500.0,
@@ -51,6 +54,7 @@ class Overhead:
     emit_ns: float
     guard_ns: float
     encode_ns: float
+    sampler_share: float
     bytes_per_event: float
     rows_a_batch: float
     events_per_token: float
@@ -70,6 +74,7 @@ class Overhead:
             ("emit, ns an event", f"{self.emit_ns:.0f}", "≤ 500"),
             ("guard, ns", f"{self.guard_ns:.1f}", "≤ 15"),
             ("writer thread, ns an event", f"{self.encode_ns:.0f}", ""),
+            ("writer thread while nothing happens", f"{self.sampler_share:.2%} of a core", ""),
             (
                 f"bytes an event at {self.rows_a_batch:,.0f} rows a batch",
                 f"{self.bytes_per_event:.2f}",
@@ -95,6 +100,7 @@ def measure(
     with tempfile.TemporaryDirectory(prefix="memscope-bench-") as folder:
         halves = Halves(checkpoint, settings, Path(folder))
         ratios = halves.run(pairs, progress)
+        sampler_share = measure_sampler(Path(folder))
     bytes_per_event, encode_ns = measure_encoding(halves.warm_up_rows)
     events_per_token = halves.recorded_rows / (len(halves.plain_ns) * halves.tokens)
     ns_per_token = statistics.median(halves.plain_ns) / halves.tokens
@@ -102,13 +108,14 @@ def measure(
         emit_ns=emit_ns,
         guard_ns=guard_ns,
         encode_ns=encode_ns,
+        sampler_share=sampler_share,
         bytes_per_event=bytes_per_event,
         rows_a_batch=min(len(halves.warm_up_rows), FLUSH_ROWS),
         events_per_token=events_per_token,
         ms_per_token=ns_per_token / 1e6,
         tokens_a_half=halves.tokens,
         recorded_ratio=ratios,
-        computed_ratio=1 + events_per_token * (emit_ns + encode_ns) / ns_per_token,
+        computed_ratio=1 + events_per_token * (emit_ns + encode_ns) / ns_per_token + sampler_share,
         dropped_rows=halves.dropped_rows,
         threads=torch.get_num_threads(),
     )
@@ -136,6 +143,18 @@ def measure_guard() -> float:
                 raise AssertionError
 
     return max(_ns_an_event(guard_all) - _ns_an_event(_empty_loop), 0.0)
+
+
+def measure_sampler(folder: Path) -> float:
+    """CPU seconds a second that a recorder's thread takes for its readings alone."""
+    with record(folder / "idle.mscope") as recorder:
+        recorder.flush(WRITE_SECONDS)  # the first readings set things up
+        thread = next(each for each in threading.enumerate() if each.name == THREAD_NAME)
+        assert thread.ident is not None
+        clock = time.pthread_getcpuclockid(thread.ident)
+        started_s = time.clock_gettime(clock)
+        time.sleep(IDLE_SECONDS)
+        return (time.clock_gettime(clock) - started_s) / IDLE_SECONDS
 
 
 def _empty_loop() -> None:
