@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import numpy as np
-
 from memscope import events
 from memscope.arrow import pa
 
@@ -104,17 +102,17 @@ def encode_rows(
 ) -> pa.RecordBatch:
     """Rows as one Arrow batch of ``schema``; times relative to ``start_ns``, data as JSON.
 
-    ``rest_seconds``: slept after each column, so that the program gets Python's lock in between;
+    ``rest_seconds``: slept before each column, so that the program gets Python's lock in between;
     it would wait for all of them otherwise, or for the 5 ms after which Python takes the lock away.
     """
     columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
     columns[_DATA] = _encode_data(columns[_DATA])
-    arrays = []
+    arrays: list[pa.Array] = []
     for column, field in zip(columns, schema, strict=True):
         if rest_seconds:
             time.sleep(rest_seconds)
-        arrays.append(_encode(column, field.type))
-    arrays[0] = pa.array(np.array(columns[0], dtype=np.int64) - start_ns)
+        array = _encode(column, field.type)
+        arrays.append(array if arrays else pa.array(array.to_numpy() - start_ns))
     return pa.record_batch(arrays, schema=schema)
 
 

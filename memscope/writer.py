@@ -61,9 +61,7 @@ class Recorder(Emitter):
         super().__init__(emit)
         self._probes = ProbeList(probes)
         self._backlog = Backlog()
-        self._wake = (
-            threading.Lock()
-        )  # let go of to wake the thread: an Event costs several times that
+        self._wake = threading.Lock()  # held; let go of to wake the thread, cheaper than an Event
         self._wake.acquire()
         self._flushes: list[threading.Event] = []  # set once the rows of their moment are written
         self._closing = False
