@@ -77,14 +77,19 @@ class OutputFile:
             self.path.unlink()
 
 
-def check_writable(path: Path, *, force: bool) -> None:
-    """Raises MemscopeError where a recording cannot go to `path`, before anything else is done."""
+def check_writable(path: Path, *, force: bool, to_force: str = "--force") -> None:
+    """Raises MemscopeError where a recording cannot go to `path`, before anything else is done.
+
+    ``to_force``: how its reader would write that it may be overwritten.
+    """
     if path.is_dir():
-        raise MemscopeError(f"{path} is a folder.", f"Name a file in it: -o {path / 'run.mscope'}")
+        raise MemscopeError(f"{path} is a folder.", f"Name a file in it: {path / 'run.mscope'}")
     if path.exists() and not path.is_file():  # /dev/null, say: --force must not replace it
         raise MemscopeError(f"{path} is no ordinary file.", "Name a new file.")
     if path.exists() and not force:
-        raise MemscopeError(f"{path} exists.", "Name another file, or overwrite it with --force.")
+        raise MemscopeError(
+            f"{path} exists.", f"Name another file, or overwrite it with {to_force}."
+        )
     if path.parent.exists() and not path.parent.is_dir():
         raise MemscopeError(f"{path.parent} is no folder.", "Name another place.")
     if not path.parent.is_dir():

@@ -89,20 +89,26 @@ class Retention:
         return None
 
 
-def parse_keep_last(text: str) -> int | None:
-    """Bytes that ``--keep-last`` names; None for "all". Raises MemscopeError."""
+def parse_keep_last(text: str, written: str = "--keep-last {}") -> int | None:
+    """Bytes that ``text`` names; None for "all". Raises MemscopeError.
+
+    ``written``: how its reader wrote it.
+    """
+    shown, example = written.format(text), written.format("1GiB")
+    if not isinstance(text, str):
+        raise MemscopeError(f"{shown} is no text.", f"Write {example}.")
     if text.strip().lower() == "all":
         return None
     try:
         limit = parse_bytes(text)
     except MemscopeError as error:
         raise MemscopeError(
-            f"--keep-last {text}: {error.problem}", "Write --keep-last 1GiB, or all."
+            f"{shown}: {error.problem}", f"Write {example}, or {written.format('all')}."
         ) from None
     least = LEAST_BYTES * SEGMENTS_A_LIMIT
     if limit < least:
         raise MemscopeError(
-            f"--keep-last {text} is too little to keep; the least is {format_bytes(least)}.",
-            "Write --keep-last 64MiB, or all to keep everything.",
+            f"{shown} is too little to keep; the least is {format_bytes(least)}.",
+            f"Write {written.format('64MiB')}, or {written.format('all')} to keep everything.",
         )
     return limit

@@ -53,7 +53,7 @@ class Recorder(Emitter):
 
         ``keep_last``: what the recording may take on disk, like "1GiB", or "all".
         """
-        limit = parse_keep_last(keep_last)
+        limit = parse_keep_last(keep_last, "keep_last={!r}")
         self.path = Path(path)
         self.stopped: str | None = None  # why nothing is recorded any more
         self._rows: list[Row] = []
@@ -296,7 +296,7 @@ def record(
 
 
 def _begin(path: Path, limit: int | None, *, force: bool) -> Segments:
-    check_writable(path, force=force)
+    check_writable(path, force=force, to_force="force=True")
     try:
         if force and path.exists():
             from memscope.chain import remove_recording

@@ -9,21 +9,22 @@ from pathlib import Path
 from memscope.launch.environment import CUPTI, HISTORY, KEEP_LAST
 from memscope.probes import default_probes
 from memscope.probes.steps import StepProbe
-from memscope.retention import DEFAULT_KEEP_LAST
+from memscope.retention import DEFAULT_KEEP_LAST, parse_keep_last
 from memscope.writer import Recorder, make_default
 
 
 def begin_recorder(path: Path) -> Recorder:
-    """A recorder of this process at ``path``, which ``active_recorder`` finds."""
+    """A recorder of this process at ``path``, which ``active_recorder`` finds.
+
+    Raises MemscopeError where none can be begun.
+    """
     history = os.environ.get(HISTORY, "")
     probes = default_probes(
         history=int(history) if history.isdecimal() else 0, cupti=bool(os.environ.get(CUPTI))
     )
-    recorder = Recorder(
-        path,
-        probes=(*probes, StepProbe()),
-        keep_last=os.environ.get(KEEP_LAST) or DEFAULT_KEEP_LAST,
-    )
+    keep_last = os.environ.get(KEEP_LAST) or DEFAULT_KEEP_LAST
+    parse_keep_last(keep_last, f"{KEEP_LAST}={{}}")
+    recorder = Recorder(path, probes=(*probes, StepProbe()), keep_last=keep_last)
     recorder.fact("run.kind", "program")
     recorder.fact("versions", {"python": platform.python_version()})
     make_default(recorder)

@@ -193,7 +193,7 @@ def test_a_run_lists_each_process_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("text", ["1MiB", "nothing", "-3", "0", "8 furlongs"])
 def test_a_size_that_makes_no_sense_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(MemscopeError, match="--keep-last"):
+    with pytest.raises(MemscopeError, match="keep_last="):
         Recorder(tmp_path / "run.mscope", keep_last=text)
     assert list(tmp_path.iterdir()) == []
 
