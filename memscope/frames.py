@@ -69,41 +69,25 @@ class BatchEncoder:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._sink = _Sink()
-        self._writer = pa.ipc.new_stream(self._sink, schema, options=WRITE_OPTIONS)
-        self._has_schema = False
 
     def encode(self, batch: pa.RecordBatch, *, sequence: int, first_row: int) -> bytes:
-        """The message of ``batch``; ``first_row`` rows came before it."""
-        self._sink.data.clear()
+        """The message of ``batch``; ``first_row`` rows came before it.
+
+        Arrow writes into memory of its own: a file in Python would take Python's lock for each of
+        the forty pieces of a message.
+        """
+        sink = pa.BufferOutputStream()
         tag = _tag(sequence, first_row, batch.num_rows, 0)
-        self._writer.write_batch(batch, custom_metadata={TAG_KEY: tag})
-        message = self._sink.data
-        if not self._has_schema:  # the stream writer puts its own schema before the first batch
-            self._has_schema = True
-            del message[: _metadata_end(message, 0)]
+        stream = pa.ipc.new_stream(sink, self._schema, options=WRITE_OPTIONS)
+        stream.write_batch(batch, custom_metadata={TAG_KEY: tag})
+        message = bytearray(sink.getvalue())
+        del message[: _metadata_end(message, 0)]  # the schema, which a stream begins with
         return _seal(message, len(message) - _metadata_end(message, 0))
 
     def close(self, *, sequence: int, first_row: int) -> bytes:
         """What closes a file: a message of no rows, then the stream's end marker."""
         empty = pa.RecordBatch.from_pylist([], schema=self._schema)
         return self.encode(empty, sequence=sequence, first_row=first_row) + END
-
-
-class _Sink:
-    """A file for pyarrow that keeps what is written."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def write(self, data: Any) -> int:
-        self.data += data
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing is held back."""
 
 
 def check_frame(data: bytes | memoryview, position: int, *, base: int = 0) -> Frame:
