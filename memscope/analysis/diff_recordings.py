@@ -1,9 +1,10 @@
-"""What changed from one recording to another: every figure that both have."""
+"""What changed from one recording to another: how they were made, and every figure of both."""
 
 from __future__ import annotations
 
 from memscope.analysis.difference import Change, Difference
 from memscope.analysis.figure import Figure
+from memscope.analysis.run_settings import compare_settings
 from memscope.analysis.summary import Summary
 
 
@@ -20,6 +21,7 @@ def diff_recordings(before: Summary, after: Summary) -> Difference:
         figures=tuple(sorted(changes, key=lambda change: -abs(change.relative))),
         holders={},
         is_partial=before.state.is_partial or after.state.is_partial,
+        settings=compare_settings(before, after),
     )
 
 

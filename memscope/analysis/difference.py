@@ -12,6 +12,7 @@ from typing import Any
 
 from memscope.analysis.figure import Figure
 from memscope.analysis.limits import Verdict, judge, parse_limit
+from memscope.analysis.run_settings import Setting
 from memscope.errors import MemscopeError
 
 PREFIX = "diff."
@@ -58,13 +59,15 @@ class Difference:
     """Two measurements of one kind ("recordings" or "snapshots").
 
     ``figures``: by name, the largest change first. ``holders``: of snapshots, what grew by call
-    stack, label and stream, the largest growth first.
+    stack, label and stream, the largest growth first. ``settings``: how recordings were made;
+    None of snapshots, which are not compared by them.
     """
 
     kind: str
     figures: tuple[Change, ...]
     holders: Mapping[str, tuple[Change, ...]]
     is_partial: bool = False
+    settings: tuple[Setting, ...] | None = None
 
     def find(self, name: str) -> Change | None:
         """The figure ``name`` ("diff.memory.peak_bytes"), or by its last part where that is one."""

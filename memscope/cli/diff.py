@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from memscope.cli.opening import add_warmup, read_summary
+from memscope.cli.setting_lines import setting_lines
 from memscope.cli.text import align
 from memscope.cli.verdicts import verdict_lines
 from memscope.errors import MemscopeError
@@ -92,6 +93,7 @@ def _to_json(difference: Difference, verdicts: Sequence[Verdict], state: State) 
         "kind": difference.kind,
         "state": state.name,
         "is_partial": difference.is_partial,
+        "settings": _settings_json(difference),
         "figures": {f"diff.{each.name}": each.to_json() for each in difference.figures},
         "holders": {
             by: [{"name": each.name, **each.to_json()} for each in changes]
@@ -109,11 +111,20 @@ def _to_json(difference: Difference, verdicts: Sequence[Verdict], state: State) 
     }
 
 
+def _settings_json(difference: Difference) -> dict[str, Any] | None:
+    if difference.settings is None:
+        return None
+    return {each.name: each.to_json() for each in difference.settings}
+
+
 def _lines(
     args: argparse.Namespace, difference: Difference, verdicts: Sequence[Verdict]
 ) -> list[str]:
     note = " (partial)" if difference.is_partial else ""
-    lines = [clean(f"{args.before} → {args.after}"), "", f"figures{note}"]
+    lines = [clean(f"{args.before} → {args.after}"), ""]
+    if difference.settings is not None:
+        lines += [*setting_lines(difference.settings), ""]
+    lines.append(f"figures{note}")
     lines += align(_row(change, change.name) for change in difference.figures)
     for by, changes in difference.holders.items():
         if changes:

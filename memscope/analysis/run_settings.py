@@ -1,0 +1,169 @@
+"""What two recordings say of how they were made: settings and environment, side by side.
+
+Facts that a run begins with; what it came to is in its figures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memscope.analysis.summary import Summary
+from memscope.header import Header
+
+Plain = str | int | float | None
+
+# A reader asks for these: where neither recording has them, that is said.
+ALWAYS = ("model", "device", "torch", "driver", "PYTORCH_CUDA_ALLOC_CONF")
+MOST_VERSIONS = 64
+
+# Setting, the fact that holds it, and the field of it; None for a fact that is no table.
+_FIELDS: tuple[tuple[str, str, str | None], ...] = (
+    ("policy", "policy", "policy"),
+    ("keep", "policy", "keep"),
+    ("allocator", "policy", "allocator"),
+    ("unit", "policy", "unit"),
+    ("prefetch", "policy", "prefetch"),
+    ("preload", "policy", "preload"),
+    ("host_keep", "policy", "host_keep"),
+    ("host_tier", "host", "tier"),
+    ("kv_bytes", "plan", "kv_bytes"),
+    ("headroom_bytes", "plan", "headroom_bytes"),
+    ("kv_blocks", "kv", "blocks"),
+    ("kv_block_tokens", "kv", "block_tokens"),
+    ("model", "model", "name"),
+    ("layers", "model", "layers"),
+    ("weights_bytes", "model", "weights_bytes"),
+    ("PYTORCH_CUDA_ALLOC_CONF", "torch.allocator", "settings"),
+    ("torch_backend", "torch.allocator", "backend"),
+    ("product", "product", "name"),
+    ("threads", "product", "threads"),
+    ("container_limit_bytes", "cgroup", "limit_bytes"),
+    ("test", "test", "id"),
+    ("kind", "run.kind", None),
+    ("warmup_steps", "run.warmup_steps", None),
+    ("step_source", "run.step_source", None),
+)
+_DEVICE_FIELDS = {
+    "device": "name",
+    "device_bytes": "total_bytes",
+    "device_limit_bytes": "limit_bytes",
+    "device_uuid": "uuid",
+}
+_CUDA_DEVICE = re.compile(r"cuda\.\d{1,4}")
+# Facts of memscope's own: those not named above are what a run came to. Others are the program's.
+_OURS = re.compile(
+    r"versions|model|policy|plan|product|host|link|test|kv|exit_code|watch(\.pace)?"
+    r"|run\.(kind|warmup_steps|step_source)|torch\.(allocator|map|private_pools)"
+    r"|(cuda|device|context)\.\d{1,4}|cgroup(\.events)?|(cupti|nvml)(\..+)?|(probe|recorder)\..+",
+    re.S,
+)
+# Of memscope's own runs: where what they print and record goes.
+_OUTPUT = re.compile(r"-o|--output|--force|--json|--output=.*|-o.+", re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting before and after, None where it is not set, or where a recording has none."""
+
+    name: str
+    before: Plain
+    after: Plain
+    is_in_first: bool
+    is_in_second: bool
+
+    @property
+    def differs(self) -> bool | None:
+        """None where one of the recordings does not say."""
+        return self.before != self.after if self.is_in_first and self.is_in_second else None
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is not known whether it differs."""
+        if self.differs is not None:
+            return None
+        if self.is_in_first or self.is_in_second:
+            return f"the {'second' if self.is_in_first else 'first'} recording does not say"
+        return "neither recording says"
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``diff --json`` prints it."""
+        return {
+            "before": self.before,
+            "after": self.after,
+            "differs": self.differs,
+            "reason": self.reason,
+        }
+
+
+def compare_settings(before: Summary, after: Summary) -> tuple[Setting, ...]:
+    """All that either recording says of its settings, and what ``ALWAYS`` asks for."""
+    old, new = (dict(_settings(each.header, each.facts)) for each in (before, after))
+    names = dict.fromkeys([*ALWAYS, *new, *old])
+    return tuple(
+        Setting(name, old.get(name), new.get(name), name in old, name in new) for name in names
+    )
+
+
+def _settings(header: Header, facts: Mapping[str, Any]) -> Iterator[tuple[str, Plain]]:
+    """Each that is known, with its value."""
+    yield "command", shlex.join(_command(header, facts))
+    for name, key, field in _FIELDS:
+        if field is None:
+            yield from _known(name, facts, key)
+        else:
+            yield from _known(name, facts.get(key), field)
+    yield from _devices(facts)
+    versions = facts.get("versions")
+    if isinstance(versions, dict):
+        for name in list(versions)[:MOST_VERSIONS]:
+            yield from _known(name, versions, name)
+    yield "host", header.host
+    if header.rank is not None:
+        yield "rank", header.rank
+    for key in sorted(facts):
+        if not _OURS.fullmatch(key):
+            yield from _known(f"fact {key}", facts, key)
+
+
+def _devices(facts: Mapping[str, Any]) -> Iterator[tuple[str, Plain]]:
+    """The first device, as the program named it or torch used it, and how many torch used."""
+    used = sorted(key for key in facts if _CUDA_DEVICE.fullmatch(key))
+    first = next((key for key in ("device.0", *used) if key in facts), "")
+    for name, field in _DEVICE_FIELDS.items():
+        yield from _known(name, facts.get(first), field)
+    if used:
+        yield "devices", len(used)
+
+
+def _command(header: Header, facts: Mapping[str, Any]) -> Iterator[str]:
+    """The words that the program was started with; of ours without where its output goes."""
+    is_ours = facts.get("run.kind") == "q8-decode" and header.command[1:2] == ("decode",)
+    words = iter(header.command[1:] if is_ours else header.command)
+    for word in words:
+        if not is_ours or not _OUTPUT.fullmatch(word):
+            yield word
+        elif word in ("-o", "--output"):
+            next(words, None)
+
+
+def _known(name: str, table: object, key: str) -> Iterator[tuple[str, Plain]]:
+    """What ``table`` has under ``key``, where it is a table that has it."""
+    if isinstance(table, dict) and key in table:
+        with contextlib.suppress(RecursionError):  # nested as deeply as a file can be read
+            yield name, _plain(table[key])
+
+
+def _plain(value: object) -> Plain:
+    """What compares and prints: a text, a number, or None for what is not set."""
+    if value == "" or value is None:
+        return None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if isinstance(value, str | int) else json.dumps(value, sort_keys=True)
