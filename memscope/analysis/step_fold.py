@@ -141,12 +141,18 @@ class StepFold:
         if len(ends):
             self._close(batch, ends, settings)
 
-    def window_now(self) -> Window:
-        """The window with the rows of steps that have not ended."""
+    def window_seen(self) -> Window:
+        """The window at the last step's end, with the uploads for a later step that had begun.
+
+        Before the first step has ended: as it is now.
+        """
         window = self.window.copy()
         if self._waiting:
             rows = np.concatenate(self._waiting, axis=1)
             rows = rows[:, _IS_MOVE[rows[KIND]]]
+            if self.steps_ended:
+                is_ahead = (rows[KIND] == events.UPLOAD) & (rows[STEP] > self._highest)
+                rows = rows[:, is_ahead & (rows[TIME] <= self._table.last_end_ns)]
             step = np.maximum(rows[STEP], self._highest + 1)
             rows = rows[:, np.lexsort((rows[TIME], step))]
             which = np.arange(rows.shape[1])

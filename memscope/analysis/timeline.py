@@ -32,7 +32,7 @@ from memscope.analysis.serving_rows import ServingRows
 from memscope.analysis.step_fold import Geometry, StepFold, StepSettings, add_geometries
 from memscope.analysis.steps import MAX_STEPS, Steps
 from memscope.analysis.sums import SumFold, read_sums
-from memscope.analysis.window import MAX_LAYERS
+from memscope.analysis.window import MAX_LAYERS, Window
 from memscope.header import SEGMENT_FACT
 
 if TYPE_CHECKING:
@@ -224,15 +224,9 @@ class Timeline:
         return not self._sums.has_unknown_layers
 
     @property
-    def layer_states(self) -> tuple[str, ...]:
-        """For each layer now: "resident", "in flight", "evicted" or "unused"; lm_head left out.
-
-        None where the events by which they are followed are not all there.
-        """
-        if not self.is_window_known:
-            return ()
-        window = self._steps.window_now()
-        return window.states(self.layers or window.layers_seen)
+    def window(self) -> Window:
+        """Where layers were at the last step's end; before the first step's end, where they are."""
+        return self._steps.window_seen()
 
     @property
     def ooms(self) -> tuple[OutOfMemory, ...]:

@@ -65,12 +65,20 @@ def _idle_bytes(timeline: Timeline) -> Measured:
     return int(steps.idle_bytes[-1])
 
 
-def _calls_per_step(timeline: Timeline) -> Measured:
-    steps = timeline.measured_steps
+def why_no_calls(timeline: Timeline) -> Missing | None:
+    """Why the driver calls of its steps are not known; None where they are."""
     if not timeline.driver.calls:
         return Missing("no driver call is recorded")
     if timeline.fact("policy", "allocator") == "torch":
         return Missing("torch makes the calls for weights and only counts them")
+    return None
+
+
+def _calls_per_step(timeline: Timeline) -> Measured:
+    steps = timeline.measured_steps
+    missing = why_no_calls(timeline)
+    if missing is not None:
+        return missing
     if not len(steps):
         return ONLY_WARMUP
     return float((steps.device_mallocs + steps.device_frees).mean())

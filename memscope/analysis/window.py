@@ -70,6 +70,11 @@ class Window:
         return tuple(names[:layers].tolist())
 
     @property
+    def flight_bytes(self) -> int:
+        """Bytes in flight, those of lm_head among them."""
+        return int(self._flight.bytes.sum())
+
+    @property
     def layers_seen(self) -> int:
         """One more than the highest layer that was ever uploaded or evicted."""
         seen = np.flatnonzero(self._is_seen)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memscope.analysis.memory import Device
+from memscope.analysis.program import MetricSeries, metric_series
 from memscope.analysis.series import Floats, Series
 from memscope.analysis.timeline import Timeline
 from memscope_dashboards.html.chart import thin
@@ -24,8 +25,10 @@ LINES = (
     ("device.peak_bytes", "peak so far", "muted", "dot"),
     ("torch.allocated_bytes", "torch allocated", "resident", "solid"),
     ("torch.reserved_bytes", "torch reserved", "muted", "dash"),
-    ("nvml.used_bytes", "used on the card", "kv", "dash"),
+    ("nvml.used_bytes", "used on the card", "kv", "dot"),
 )
+COLOURS = ("resident", "flight", "kv", "idle", "host", "pass", "muted", "ink")  # of devices
+MAX_LINES = 12
 # A limit further than this above the peak would flatten everything below it.
 LIMIT_IN_SIGHT = 3.0
 
@@ -42,12 +45,13 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The readings of one metric."""
+    """The readings of one metric; ``device`` is None where it has them of one device alone."""
 
     words: str
     colour: str
     dash: str
     series: Series
+    device: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,13 @@ class DeviceMemory:
     bands: tuple[Band, ...]
     lines: tuple[Line, ...]
     usable_bytes: int | None
+    left_out: tuple[str, ...] = ()
+    """Words of the metrics that several devices leave no room for."""
+
+    @property
+    def devices(self) -> int:
+        """How many devices have lines of their own; 1 where lines name none."""
+        return max(len({line.device for line in self.lines if line.device is not None}), 1)
 
     @property
     def peak_bytes(self) -> float:
@@ -75,13 +86,26 @@ class DeviceMemory:
 
 
 def read_device_memory(timeline: Timeline, device: Device | None) -> DeviceMemory:
-    """What ``timeline`` holds of the first device's memory."""
-    lines = tuple(
-        Line(words, colour, dash, timeline.series[metric])
-        for metric, words, colour, dash in LINES
-        if metric in timeline.series
-    )
-    return DeviceMemory(_bands(timeline), lines, device.usable_bytes if device else None)
+    """What ``timeline`` holds of its devices' memory; ``device`` is the first of them."""
+    lines: list[Line] = []
+    left_out: list[str] = []
+    for metric, words, colour, dash in LINES:
+        found = tuple(metric_series(timeline, metric))
+        if lines and len(lines) + len(found) > MAX_LINES:
+            left_out.append(words)
+        else:
+            lines += [_line(each, words, colour, dash) for each in found]
+    usable = device.usable_bytes if device else None
+    return DeviceMemory(_bands(timeline), tuple(lines), usable, tuple(left_out))
+
+
+def _line(found: MetricSeries, words: str, colour: str, dash: str) -> Line:
+    """Of one device the colour tells the metric; of several it tells the device."""
+    if found.device is None:
+        return Line(words, colour, dash, found.series)
+    colour = COLOURS[max(found.device, 0) % len(COLOURS)]
+    place = "no device named" if found.device < 0 else f"device {found.device}"
+    return Line(f"{words}, {place}", colour, dash, found.series, found.device)
 
 
 def _bands(timeline: Timeline) -> tuple[Band, ...]:

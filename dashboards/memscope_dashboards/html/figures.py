@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memscope.analysis.block_picture import recorded_picture
+from memscope.analysis.program import has_window
 from memscope.analysis.residency_map import ResidencyMap
 from memscope.analysis.timeline import Timeline
 from memscope_dashboards.html.block_chart import draw_blocks
@@ -15,14 +16,19 @@ from memscope_dashboards.html.step_charts import draw_durations, draw_work
 
 
 def draw_charts(timeline: Timeline, residency_map: ResidencyMap) -> tuple[Chart, ...]:
-    """Every chart. One without anything to draw says so, but for the map that few have."""
+    """Every chart that there can be of such a program; one without anything to draw says so."""
     return (
         draw_memory(timeline),
         *_draw_map(timeline),
-        draw_residency(residency_map),
-        draw_work(timeline),
+        *_draw_layers(timeline, residency_map),
+        *draw_work(timeline),
         draw_durations(timeline),
     )
+
+
+def _draw_layers(timeline: Timeline, residency_map: ResidencyMap) -> Iterator[Chart]:
+    if has_window(timeline):
+        yield draw_residency(residency_map)
 
 
 def _draw_map(timeline: Timeline) -> Iterator[Chart]:

@@ -21,6 +21,7 @@ PROCESS_METRIC = "host.rss_bytes"
 MAX_MARKS = 12
 HEIGHTS = (300, 110, 105)  # of the device, what is unused, the process; in pixels
 ROOM = 75
+LEGEND_ROW, LEGEND_COLUMNS = 20, 5
 
 
 def draw_memory(timeline: Timeline) -> Chart:
@@ -32,7 +33,7 @@ def draw_memory(timeline: Timeline) -> Chart:
     memory = read_device_memory(timeline, device)
     unused = unused_memory(timeline)
     process = timeline.series.get(PROCESS_METRIC)
-    title = f"Memory over time: {device_words(device)}"
+    title = f"Memory over time: {_place(device, memory)}"
     heights = [
         height for height, part in zip(HEIGHTS, (memory, unused, process), strict=True) if part
     ]
@@ -41,7 +42,9 @@ def draw_memory(timeline: Timeline) -> Chart:
     figure = make_subplots(
         rows=len(heights), cols=1, shared_xaxes=True, row_heights=heights, vertical_spacing=0.06
     )
-    style(figure, height=sum(heights) + ROOM)
+    room = LEGEND_ROW * (len(memory.lines) // LEGEND_COLUMNS)
+    style(figure, height=sum(heights) + ROOM + room)
+    figure.update_layout(margin_t=figure.layout.margin.t + room)
     if memory:
         _draw_device(figure, memory, timeline)
     if unused:
@@ -51,6 +54,11 @@ def draw_memory(timeline: Timeline) -> Chart:
     _add_moments(figure, timeline)
     figure.update_xaxes(title_text="seconds since the recording started", row=len(heights), col=1)
     return Chart("memory", title, _note(device, memory, unused), figure)
+
+
+def _place(device: Device | None, memory: DeviceMemory) -> str:
+    words = device_words(device)
+    return f"{memory.devices} {words}s" if memory.devices > 1 and words == "GPU" else words
 
 
 def _draw_device(figure: go.Figure, memory: DeviceMemory, timeline: Timeline) -> None:
@@ -162,6 +170,10 @@ def _note(device: Device | None, memory: DeviceMemory, unused: UnusedMemory | No
             words.append(f"That part is not drawn: {unused.reason}.")
     if device is not None and device.is_host:
         words.append("This device is the machine's own memory, so none of this is GPU memory.")
+    if memory.devices > 1:
+        words.append("A colour is a device, and the limit is that of the first one.")
+    if memory.left_out:
+        words.append(f"For so many devices there is no room for: {', '.join(memory.left_out)}.")
     if memory and memory.usable_bytes and not memory.limit_bytes:
         words.append(f"Its limit, {format_bytes(memory.usable_bytes)}, lies far above the chart.")
     return " ".join(words)

@@ -2,40 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from memscope.analysis.program import has_window
 from memscope.analysis.series import Series
 from memscope.analysis.timeline import Steps, Timeline
+from memscope.analysis.weight_pool import why_no_calls
 from memscope_dashboards.html.chart import Chart, style, thin
 
 NO_STEP = "No step has ended in this recording: nothing to draw."
-WORK_TITLE = "Uploads and driver calls in each step"
+UPLOADS, CALLS = "uploads", "driver calls"
 TIME_TITLE = "How long each step took"
+# Part → unit of its axis; column of the steps, words, colour
+BARS = {
+    UPLOADS: ("layers", (("uploads", "layers uploaded", "resident"),)),
+    CALLS: (
+        "calls",
+        (
+            ("device_mallocs", "driver allocations", "flight"),
+            ("device_frees", "driver frees", "idle"),
+        ),
+    ),
+}
 
 
-def draw_work(timeline: Timeline) -> Chart:
-    """Layers uploaded above, driver allocations and frees below."""
+def draw_work(timeline: Timeline) -> Iterator[Chart]:
+    """Layers uploaded above, driver allocations and frees below; of a program with neither none."""
+    missing = why_no_calls(timeline)
+    parts = [UPLOADS] if has_window(timeline) else []
+    parts += [] if missing else [CALLS]
+    if not parts:
+        return
+    title = f"{' and '.join(parts).capitalize()} in each step"
+    if not len(timeline.steps):
+        yield Chart("work", title, NO_STEP)
+        return
+    note = f" Driver calls are not drawn: {missing.reason}." if missing else ""
+    yield Chart("work", title, _note(timeline) + note, _draw_parts(timeline, parts))
+
+
+def _draw_parts(timeline: Timeline, parts: Sequence[str]) -> go.Figure:
     steps = timeline.steps
-    if not len(steps):
-        return Chart("work", WORK_TITLE, NO_STEP)
-    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.09)
-    uploads = thin(steps.step, steps.uploads)
-    figure.add_trace(_bars(uploads, "layers uploaded", "resident", "layers"), row=1, col=1)
-    for column, words, colour in (
-        ("device_mallocs", "driver allocations", "flight"),
-        ("device_frees", "driver frees", "idle"),
-    ):
-        calls = thin(steps.step, getattr(steps, column))
-        figure.add_trace(_bars(calls, words, colour, "calls"), row=2, col=1)
-    style(figure, height=380, barmode="stack", bargap=_gap(uploads))
-    figure.update_yaxes(rangemode="tozero", title_text="layers", row=1, col=1)
-    figure.update_yaxes(rangemode="tozero", title_text="driver calls", row=2, col=1)
-    for row in (1, 2):
+    figure = make_subplots(rows=len(parts), cols=1, shared_xaxes=True, vertical_spacing=0.09)
+    height = 190 * len(parts) + (0 if len(parts) > 1 else 60)
+    style(figure, height=height, barmode="stack", bargap=_gap(_durations(steps)))
+    for row, part in enumerate(parts, 1):
+        unit, bars = BARS[part]
+        for column, words, colour in bars:
+            values = thin(steps.step, getattr(steps, column))
+            figure.add_trace(_bars(values, words, colour, unit), row=row, col=1)
+        title = part if part == CALLS else unit
+        figure.update_yaxes(rangemode="tozero", title_text=title, row=row, col=1)
         figure.update_yaxes(**_at_least(figure, row), row=row, col=1)
-    figure.update_xaxes(title_text="step", row=2, col=1)
+    figure.update_xaxes(title_text="step", row=len(parts), col=1)
     _shade_warmup(figure, timeline)
-    return Chart("work", WORK_TITLE, _note(timeline, uploads), figure)
+    return figure
 
 
 def draw_durations(timeline: Timeline) -> Chart:
@@ -43,7 +67,7 @@ def draw_durations(timeline: Timeline) -> Chart:
     steps = timeline.steps
     if not len(steps):
         return Chart("durations", TIME_TITLE, NO_STEP)
-    durations = thin(steps.step, steps.duration_ns)
+    durations = _durations(steps)
     figure = go.Figure(_time_bars(durations, "step", "resident"))
     if _has_waits(steps):
         waits = thin(steps.step, steps.wait_ns)
@@ -52,7 +76,11 @@ def draw_durations(timeline: Timeline) -> Chart:
     figure.update_yaxes(rangemode="tozero", title_text="ms")
     figure.update_xaxes(title_text="step")
     _shade_warmup(figure, timeline)
-    return Chart("durations", TIME_TITLE, _note(timeline, durations), figure)
+    return Chart("durations", TIME_TITLE, _note(timeline), figure)
+
+
+def _durations(steps: Steps) -> Series:
+    return thin(steps.step, steps.duration_ns)
 
 
 def _has_waits(steps: Steps) -> bool:
@@ -98,7 +126,8 @@ def _shade_warmup(figure: go.Figure, timeline: Timeline) -> None:
     )
 
 
-def _note(timeline: Timeline, series: Series) -> str:
+def _note(timeline: Timeline) -> str:
+    series = _durations(timeline.steps)
     words = "Step 0 is the prefill. " if timeline.facts.get("run.kind") == "q8-decode" else ""
     if timeline.warmup_steps:
         words += "The shaded steps are warm-up, which no figure counts."

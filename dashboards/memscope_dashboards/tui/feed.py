@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from memscope.analysis.layer_states import LayerStates, find_layer_states
 from memscope.analysis.memory import Device, find_device
+from memscope.analysis.program import Program, describe_program
 from memscope.analysis.summary import Summary, summarize
-from memscope.analysis.timeline import Series, Steps, Timeline
+from memscope.analysis.timeline import Steps, Timeline
 from memscope.chain import Chain
 from memscope.errors import MemscopeError
 from memscope.storage import State
@@ -43,8 +45,8 @@ class Snapshot:
     warmup_steps: int = 0
     last_ns: int = 0
     device: Device | None = None
-    series: Mapping[str, Series] = field(default_factory=dict)
-    layer_states: tuple[str, ...] = ()
+    program: Program = field(default_factory=Program)
+    layers: LayerStates = field(default_factory=LayerStates)
 
 
 class Feed:
@@ -156,6 +158,6 @@ class Feed:
             warmup_steps=timeline.warmup_steps,
             last_ns=timeline.last_ns,
             device=find_device(timeline),
-            series=timeline.series,
-            layer_states=timeline.layer_states,
+            program=describe_program(timeline),
+            layers=find_layer_states(timeline),
         )

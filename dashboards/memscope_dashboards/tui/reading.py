@@ -34,7 +34,17 @@ def figure_span(snapshot: Snapshot, name: str, role: str = "text") -> Span:
     return (figure_text(figure), role)
 
 
-def is_program(snapshot: Snapshot) -> bool:
-    """Whether it is a program of torch's own: a device is known, and no layer comes and goes."""
-    ledgers = snapshot.summary.ledgers if snapshot.summary is not None else ()
-    return bool(ledgers) and not snapshot.layer_states
+def can_exist(snapshot: Snapshot, name: str) -> bool:
+    """Whether the figure ``name`` has a value or could have one.
+
+    Of a window nothing is ruled out before a step has ended.
+    """
+    figure = find_figure(snapshot, name)
+    has_steps = snapshot.steps is not None and len(snapshot.steps) > 0
+    is_open = snapshot.program.has_window and not has_steps
+    return figure is None or figure.is_applicable or is_open
+
+
+def has_device(snapshot: Snapshot) -> bool:
+    """Whether anything is known of a device so far."""
+    return snapshot.summary is not None and bool(snapshot.summary.ledgers)

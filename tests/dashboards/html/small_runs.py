@@ -62,6 +62,8 @@ def _record_step(recorder: Recorder, step: int, name: str) -> None:
         if step == 0 or layer < LAYERS - KEEP:
             kind = events.POOL_HIT if layer else events.POOL_MISS
             recorder.emit(kind, step, layer, name, SLAB_BYTES)
+            if kind == events.POOL_MISS:
+                recorder.emit(events.DEVICE_MALLOC, step, layer, "weight_pool", SLAB_BYTES)
             recorder.emit(events.UPLOAD, step, layer, name, SLAB_BYTES, duration_ns=1000, value=7)
         recorder.emit(events.LAYER, step, layer, duration_ns=5000)
         recorder.emit(events.EVICT, step, (layer - KEEP) % LAYERS, bytes=SLAB_BYTES, value=7)

@@ -8,6 +8,7 @@ import pytest
 
 from memscope import events
 from memscope.analysis.figures import figures
+from memscope.analysis.layer_states import find_layer_states
 from memscope.analysis.residency_map import ResidencyMapFold
 from memscope.analysis.summary import summarize
 from memscope.analysis.timeline import Timeline
@@ -65,7 +66,7 @@ def test_what_sums_do_not_tell_is_not_measured() -> None:
     for name in ("residency.peak_layers", "residency.resident_bytes", "residency.held_bytes"):
         assert found[name].value is None
         assert "sums" in (found[name].reason or "")
-    assert timeline.layer_states == ()
+    assert find_layer_states(timeline).states == ()
     assert "sums a step" in "\n".join(summarize(timeline, state()).sentences)
 
 

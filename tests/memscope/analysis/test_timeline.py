@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memscope import events
+from memscope.analysis.layer_states import find_layer_states
 from memscope.analysis.residency_map import ResidencyMapFold
 from memscope.analysis.summary import summarize
 from memscope.analysis.timeline import Steps, Timeline
@@ -69,7 +70,7 @@ def assert_same(one: Timeline, other: Timeline) -> None:
     assert one.series.keys() == other.series.keys()
     for name, series in one.series.items():
         assert same(series.maximum, other.series[name].maximum)
-    assert one.layer_states == other.layer_states
+    assert find_layer_states(one) == find_layer_states(other)
     assert one.geometries == other.geometries
     first, second = (summarize(timeline, state()).to_json() for timeline in (one, other))
     first["batches"] = second["batches"]
@@ -140,16 +141,17 @@ def test_what_an_untimed_upload_took_is_not_known() -> None:
     assert fold(rows).steps.upload_duration_ns.tolist() == [3, -1]
 
 
-def test_layers_now_count_the_step_under_way() -> None:
+def test_layers_before_the_first_step_has_ended_are_those_now() -> None:
     rows = [
         fact("model", {"layers": 3, "entries_per_layer": 7}),
         event(events.UPLOAD, 1, step=0, layer=0, value=7),
         event(events.LAYER, 2, step=0, layer=0),
         event(events.UPLOAD, 3, step=0, layer=1, value=7),
     ]
-    assert fold(rows).layer_states == ("resident", "in flight", "unused")
+    seen = find_layer_states(fold(rows))
+    assert (seen.states, seen.step) == (("resident", "in flight", "unused"), None)
     later = [*rows, event(events.EVICT, 4, layer=0, value=7, data={"reason": "shutdown"})]
-    assert fold(later).layer_states == ("evicted", "in flight", "unused")
+    assert find_layer_states(fold(later)).states == ("evicted", "in flight", "unused")
 
 
 @pytest.mark.parametrize("layer", [-1, 65_535, 2**31 - 1])
@@ -160,7 +162,7 @@ def test_impossible_layers_are_left_out_and_counted(layer: int) -> None:
     ]
     timeline = fold(rows)
     assert timeline.ignored_rows == 1
-    assert timeline.layer_states == ()
+    assert find_layer_states(timeline).states == ()
     assert any(
         "1 events are in no figure" in text for text in summarize(timeline, state()).sentences
     )

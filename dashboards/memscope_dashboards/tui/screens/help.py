@@ -14,9 +14,10 @@ q  quit                       p  pause the view; reading goes on
 v  all figures and verdicts   ?  this help, Esc to close it
 m  the memory's ledger        [ ]  the process before, the next one
 
-Layers, a cell each
+Layers, a cell each, at the end of the last step
   █ resident: ready for compute     ▒ in flight: being uploaded
   · evicted: off the device         blank: not used yet
+  in flight ?: which layer is recorded once its upload is over
 
 Memory at the end of the last step, up to the device's limit
   █ resident  ▒ in flight  ░ idle in the weight pool  ▚ other  · left

@@ -6,7 +6,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
-from memscope_dashboards.tui.reading import is_program
 from memscope_dashboards.tui.run_feed import RunSnapshot
 from memscope_dashboards.tui.screens.snapshot_screen import SnapshotScreen
 from memscope_dashboards.tui.widgets.counters import Counters
@@ -82,5 +81,5 @@ class LiveScreen(SnapshotScreen):
     def show(self, found: RunSnapshot, *, is_paused: bool) -> None:
         """Draw what changed."""
         self.set_class(found.snapshot.summary is None, "waiting")
-        self.set_class(is_program(found.snapshot), "plain")
+        self.set_class(not found.snapshot.program.has_window, "plain")
         super().show(found, is_paused=is_paused)

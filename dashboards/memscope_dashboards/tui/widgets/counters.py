@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
+from memscope.units import format_bytes
 from memscope_dashboards.tui.feed import Snapshot
-from memscope_dashboards.tui.line import Line, pad, rule, spread
-from memscope_dashboards.tui.reading import figure_span, is_program
+from memscope_dashboards.tui.line import Line, Span, pad, rule, spread
+from memscope_dashboards.tui.reading import can_exist, figure_span, figure_value, has_device
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 
 COUNTERS = (
@@ -33,13 +35,27 @@ PROGRAM_COUNTERS = (
     ("swing within a step", "allocator.swing_ratio"),
     ("time until full", "memory.time_until_full_s"),
 )
+HELD = (
+    ("host RSS", "host.rss_bytes"),
+    ("KV cache", "model.kv_bytes"),
+    ("weights", "model.weights_bytes"),
+    ("gradients", "model.gradients_bytes"),
+    ("optimizer state", "model.optimizer_bytes"),
+    ("allocated", "torch.allocated_bytes"),
+    ("reserved", "torch.reserved_bytes"),
+    ("container", "cgroup.used_bytes"),
+)
 TWO_COLUMNS_FROM = 64
+MOST_CELLS = 8  # where there is little room
+
+Cell = tuple[str, Span]
 
 
 class Counters(LinesWidget):
     """Figures over the steps after warm-up, in two columns; in one, and more, where it is tall.
 
-    Those of a residency window where there is one, else of torch's allocator.
+    Those of a residency window where there is one, else of torch's allocator and what is held now.
+    A figure that cannot be of such a program has no cell.
     """
 
     is_tall = False
@@ -47,12 +63,31 @@ class Counters(LinesWidget):
     def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
         """See the class."""
         lines = [rule("Steps", step_line(snapshot), width)]
-        is_plain = is_program(snapshot)
-        rows = PROGRAM_COUNTERS if is_plain else COUNTERS
+        cells = window_cells if snapshot.program.has_window else program_cells
+        found = list(cells(snapshot))
+        shown = found if self.is_tall else found[:MOST_CELLS]
         if self.is_tall or width < TWO_COLUMNS_FROM:
-            more = MORE_COUNTERS if self.is_tall and not is_plain else ()
-            return lines + [counter(snapshot, each, width) for each in rows + more]
-        return lines + in_two_columns(snapshot, rows, width)
+            return lines + [cell_line(cell, width) for cell in shown]
+        return lines + in_two_columns(shown, width)
+
+
+def window_cells(snapshot: Snapshot) -> Iterator[Cell]:
+    """Of a program with a window."""
+    for label, name in COUNTERS + MORE_COUNTERS:
+        if can_exist(snapshot, name):
+            yield label, figure_span(snapshot, name)
+
+
+def program_cells(snapshot: Snapshot) -> Iterator[Cell]:
+    """Of any other: without a device, nothing of the allocator's can be."""
+    for label, name in PROGRAM_COUNTERS:
+        is_seen = figure_value(snapshot, name) is not None
+        if is_seen or (has_device(snapshot) and can_exist(snapshot, name)):
+            yield label, figure_span(snapshot, name)
+    for label, metric in HELD:
+        size = snapshot.program.latest_bytes.get(metric)
+        if size is not None:
+            yield f"{label} now", (format_bytes(size), "text")
 
 
 def step_line(snapshot: Snapshot) -> Line:
@@ -62,20 +97,17 @@ def step_line(snapshot: Snapshot) -> Line:
     return (("last step ", "dim"), (f"{int(snapshot.steps.step[-1]):,}", "strong"))
 
 
-def counter(snapshot: Snapshot, row: tuple[str, str], width: int) -> Line:
+def cell_line(cell: Cell, width: int) -> Line:
     """A label at the left, its figure at the right."""
-    label, name = row
-    return spread(((label, "dim"),), (figure_span(snapshot, name),), width)
+    label, value = cell
+    return spread(((label, "dim"),), (value,), width)
 
 
-def in_two_columns(snapshot: Snapshot, rows: Sequence[tuple[str, str]], width: int) -> list[Line]:
+def in_two_columns(cells: Sequence[Cell], width: int) -> list[Line]:
     """Two figures a line."""
     column = (width - 4) // 2
+    lines = [cell_line(cell, column) for cell in cells]
     return [
-        (
-            *pad(counter(snapshot, left, column), column),
-            ("    ", ""),
-            *counter(snapshot, right, column),
-        )
-        for left, right in zip(rows[::2], rows[1::2], strict=True)
+        (*pad(left, column), ("    ", ""), *right)
+        for left, right in zip_longest(lines[::2], lines[1::2], fillvalue=())
     ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memscope.analysis.layer_states import LayerStates
+from memscope.units import format_bytes
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, rule
 from memscope_dashboards.tui.widgets.lines import LinesWidget
@@ -22,11 +24,11 @@ class LayerStrip(LinesWidget):
 
     def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
         """See the class."""
-        states = snapshot.layer_states
+        states = snapshot.layers.states
         if not states:
             nothing = "no layer has been seen yet"
             return [rule("Layers", (), width), ((nothing, "dim"),)]
-        lines = [rule("Layers", legend(states), width)]
+        lines = [rule(title(snapshot.layers), legend(snapshot.layers), width)]
         cell = next((size for size in CELL_WIDTHS if size * len(states) <= width), 1)
         per_row = max(width // cell, 1)
         for first in range(0, len(states), per_row):
@@ -35,14 +37,28 @@ class LayerStrip(LinesWidget):
         return lines
 
 
-def legend(states: Sequence[str]) -> Line:
+def title(layers: LayerStates) -> str:
+    """Of which moment the states are: once a step has ended, its end, as the figures are."""
+    return "Layers now" if layers.step is None else f"Layers, step {layers.step:,}"
+
+
+def legend(layers: LayerStates) -> Line:
     """Each glyph, its word, and how many layers are so."""
     spans: list[tuple[str, str]] = []
     for state in ("resident", "in flight", "evicted"):
         glyph, role = GLYPHS[state]
         spans += [(f"{glyph} ", role), (f"{state} ", "dim")]
-        spans += [(f"{states.count(state)}", "text"), ("  ", "")]
+        spans += [(count(layers, state), "text"), ("  ", "")]
     return tuple(spans[:-1])
+
+
+def count(layers: LayerStates, state: str) -> str:
+    """How many layers; "?" and bytes for an upload whose layer is not known before it is over."""
+    number = layers.states.count(state)
+    if state != "in flight" or not layers.unnamed_bytes:
+        return f"{number}"
+    unnamed = f"? ({format_bytes(layers.unnamed_bytes)})"
+    return f"{number} + {unnamed}" if number else unnamed
 
 
 def strip_row(states: Sequence[str], cell: int) -> Line:

@@ -19,6 +19,7 @@ WORDS_WIDTH = 47
 BAR_FROM = 70
 SHARE_FROM = 50
 MAX_BAR = 40
+FEW_DEVICES = 2  # of a run on many, where there is little room
 
 
 class LedgerLines(LinesWidget):
@@ -36,11 +37,18 @@ class LedgerLines(LinesWidget):
             nothing = "nothing is known of a device yet: no reading of torch's counters or of NVML"
             return [rule("Ledger", (), width), *paragraph(nothing, "dim", width)]
         lines: list[Line] = []
-        for ledger in ledgers:
+        shown = ledgers[:FEW_DEVICES] if self.most_rows else ledgers
+        most_rows = self.most_rows if len(shown) == 1 else self.most_rows // 2
+        for ledger in shown:
             lines += [()] if lines and not self.most_rows else []
-            lines += [heading(ledger, width), *entries(ledger, width, self.most_rows)]
+            lines += [heading(ledger, width), *entries(ledger, width, most_rows)]
             lines += [] if self.most_rows else reasons(ledger, width)
-        return lines
+        return lines + hidden(len(ledgers) - len(shown))
+
+
+def hidden(devices: int) -> list[Line]:
+    """How to see the other devices."""
+    return [((f"… {devices} more devices with ", "dim"), ("m", "key"))] if devices else []
 
 
 def heading(ledger: Ledger, width: int) -> Line:

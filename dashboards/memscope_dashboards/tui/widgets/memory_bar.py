@@ -6,7 +6,7 @@ from memscope.units import format_bytes
 from memscope_dashboards.tui.chart import bar
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, length, rule
-from memscope_dashboards.tui.reading import figure_span, figure_value
+from memscope_dashboards.tui.reading import can_exist, figure_span, figure_value
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 
 PARTS = (
@@ -80,6 +80,8 @@ def legend(snapshot: Snapshot, width: int) -> Line:
     """Each part's glyph, name and size."""
     spans: list[tuple[str, str]] = []
     for name, label, glyph, role in PARTS:
+        if not can_exist(snapshot, name):
+            continue
         spans += [(f"{glyph} ", role), (f"{label} ", "dim"), figure_span(snapshot, name)]
         spans.append(("  ", ""))
     other: Line = (("▚ ", "other"), ("other", "dim"))
@@ -93,7 +95,6 @@ def is_up_to_peak(snapshot: Snapshot) -> bool:
     return bool(usable) and end is not None and end != usable
 
 
-def latest(snapshot: Snapshot, metric: str) -> float | None:
+def latest(snapshot: Snapshot, metric: str) -> int | None:
     """The last reading of ``metric``; None where there is none."""
-    series = snapshot.series.get(metric)
-    return series.latest if series is not None and len(series) else None
+    return snapshot.program.latest_bytes.get(metric)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memscope.analysis.program import MetricSeries
 from memscope.text import clean
 from memscope.units import format_bytes, format_seconds, format_value
 from memscope_dashboards.tui.chart import Array, area, columns
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, rule, spread
-from memscope_dashboards.tui.reading import is_program
+from memscope_dashboards.tui.reading import can_exist
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 from memscope_dashboards.tui.widgets.memory_bar import ALLOCATED, bar_end
 
@@ -23,11 +24,17 @@ METRICS = {
     "nvml.process_bytes": ("process", "memory", 4),
     "pool.idle_bytes": ("pool idle", "idle_line", 5),
     "kv.used_bytes": ("KV cache", "memory", 6),
+    "model.kv_bytes": ("KV cache", "memory", 6),
     "host.rss_bytes": ("host RSS", "host", 3),
-    "residency.in_flight_bytes": ("in flight", "count", 8),
+    "cgroup.used_bytes": ("container", "host", 7),
+    "model.weights_bytes": ("weights", "memory", 7),
+    "model.gradients_bytes": ("gradients", "memory", 7),
+    "model.optimizer_bytes": ("optimizer", "memory", 7),
+    "residency.in_flight_bytes": ("in flight", "count", 9),
 }
-UNKNOWN_RANK = 7
-LABEL_WIDTH = 11
+UNKNOWN_RANK = 8
+OTHER_DEVICE = 10  # on top of a metric's rank
+LABEL_WIDTH = 12
 VALUES_WIDTH = 31
 MAX_CHART_HEIGHT = 6
 CHART_ROWS = 4
@@ -70,24 +77,33 @@ class MemoryLines(LinesWidget):
 
 
 def memory_curves(snapshot: Snapshot) -> Iterator[Curve]:
-    """A curve for each metric in bytes, the known ones first; device bytes against the limit."""
-    series, end = snapshot.series, bar_end(snapshot)
-    extra = [name for name in series if name.endswith("_bytes") and name not in METRICS]
-    known = [name for name in METRICS if name in series]
-    for name in known + [name for name in extra if name != "device.peak_bytes"]:
-        readings = series[name]
-        unknown = (clean(name.removesuffix("_bytes"), 24), "host", UNKNOWN_RANK)
-        label, role, rank = METRICS.get(name, unknown)
-        yield Curve(
-            label=label,
-            role=role,
-            t_ns=readings.t_ns,
-            values=readings.maximum,
-            ceiling=(end if name == ALLOCATED else None) or readings.peak,
-            latest=format_bytes(readings.latest),
-            peak=format_bytes(readings.peak),
-            rank=rank,
-        )
+    """A curve for each metric in bytes and device, the known ones first."""
+    by_metric: dict[str, list[MetricSeries]] = {}
+    for each in snapshot.program.series:
+        if each.metric.endswith("_bytes") and each.metric != "device.peak_bytes":
+            by_metric.setdefault(each.metric, []).append(each)
+    known = [name for name in METRICS if name in by_metric]
+    for name in known + [name for name in by_metric if name not in METRICS]:
+        fullest = max(by_metric[name], key=lambda each: each.series.peak)
+        for each in by_metric[name]:
+            yield memory_curve(each, bar_end(snapshot), is_fullest=each is fullest)
+
+
+def memory_curve(found: MetricSeries, end: float | None, *, is_fullest: bool) -> Curve:
+    """Device bytes stand against the limit; the fullest device gives way last."""
+    name, readings = found.metric, found.series
+    unknown = (clean(name.removesuffix("_bytes"), 24), "host", UNKNOWN_RANK)
+    label, role, rank = METRICS.get(name, unknown)
+    return Curve(
+        label=label if found.device is None else f"{label[:9]} {found.device}",
+        role=role,
+        t_ns=readings.t_ns,
+        values=readings.maximum,
+        ceiling=(end if name == ALLOCATED else None) or readings.peak,
+        latest=format_bytes(readings.latest),
+        peak=format_bytes(readings.peak),
+        rank=rank if is_fullest else rank + OTHER_DEVICE,
+    )
 
 
 def step_curves(snapshot: Snapshot) -> Iterator[Curve]:
@@ -96,7 +112,8 @@ def step_curves(snapshot: Snapshot) -> Iterator[Curve]:
     if steps is None or not len(steps):
         return
     ms = np.maximum(steps.duration_ns, 0) / 1e6
-    uploads = () if is_program(snapshot) else (("uploads", "count", steps.uploads, "layers"),)
+    has_uploads = snapshot.program.has_window and can_exist(snapshot, "residency.uploads_per_step")
+    uploads = (("uploads", "count", steps.uploads, "layers"),) if has_uploads else ()
     for label, role, values, unit in (("ms a step", "time", ms, "ms"), *uploads):
         measured = values[snapshot.warmup_steps :]
         yield Curve(

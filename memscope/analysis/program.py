@@ -1,0 +1,60 @@
+"""What there can be to see of a program, and what it holds at the last reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from memscope.analysis.series import Series
+from memscope.analysis.timeline import Timeline
+
+WINDOW_FACTS = ("policy", "device.0")  # said by programs that keep weights in a window
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSeries:
+    """Readings of one metric; ``device`` is None where no more than one place was read."""
+
+    metric: str
+    device: int | None
+    series: Series
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """``has_window``: layers' weights come and go, or the program said that they would.
+
+    ``series``: each metric's readings, a series a device. ``latest_bytes``: metric → its last
+    reading, over all devices.
+    """
+
+    has_window: bool = False
+    series: tuple[MetricSeries, ...] = ()
+    latest_bytes: Mapping[str, int] = field(default_factory=dict)
+
+
+def describe_program(timeline: Timeline) -> Program:
+    """The program of a recording, as far as it has shown itself."""
+    series = tuple(each for name in timeline.series for each in metric_series(timeline, name))
+    return Program(has_window(timeline), series, _latest_bytes(series))
+
+
+def has_window(timeline: Timeline) -> bool:
+    """Whether there is, or will be, a window over layers' weights."""
+    moves = any(timeline.counts.get(kind) for kind in ("upload", "evict"))
+    return moves or any(name in timeline.facts for name in WINDOW_FACTS)
+
+
+def metric_series(timeline: Timeline, metric: str) -> Iterator[MetricSeries]:
+    """A series for each device that the metric was read on, in the order of devices."""
+    found = timeline.metric(metric)
+    for device, readings in found.items():
+        yield MetricSeries(metric, device if len(found) > 1 else None, readings.series)
+
+
+def _latest_bytes(series: tuple[MetricSeries, ...]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in series:
+        if each.metric.endswith("_bytes"):
+            found[each.metric] = found.get(each.metric, 0) + int(each.series.latest)
+    return found
