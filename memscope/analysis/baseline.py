@@ -84,9 +84,9 @@ def write_baseline(
 
     Written is what is measured, has a direction and comes out alike in the next run. Tolerances
     that the file has are kept. Raises MemscopeError; where the file is of another machine class,
-    other sections would then be of the wrong one.
+    other sections would then be of the wrong one, and where it is no baseline; then it stays.
     """
-    old = read_baseline(path) if path.exists() else None
+    old = _read_old(path) if path.exists() else None
     kept = dict(old.sections) if old else {}
     others = kept.keys() - sections.keys()
     if old is not None and others and (differences := machine.differences(old.machine)):
@@ -113,6 +113,16 @@ def write_baseline(
             for section, expected in sorted(kept.items())
         },
     )
+
+
+def _read_old(path: Path) -> Baseline:
+    try:
+        return read_baseline(path)
+    except MemscopeError as error:
+        raise MemscopeError(
+            f"No baseline is written over what is none: {error.problem}",
+            "Name another file, or remove this one first.",
+        ) from None
 
 
 def _expect(measured: Mapping[str, Figure], old: Mapping[str, Expected]) -> dict[str, Expected]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memscope.cli.opening import add_warmup
+from memscope.cli.output import check_free
 from memscope.cli.verdicts import verdict_lines
 from memscope.errors import MemscopeError
 from memscope.text import clean
@@ -40,9 +41,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--limits", metavar="FILE", help="a TOML file of limits: limits = [...]")
     add("--baseline", metavar="FILE", help="limits as well: what figures came to before")
     add("--tolerance", metavar="SHARE", help="how much worse than the baseline is fine: 5%%")
-    add("--write-baseline", metavar="FILE", help="keep these figures as the baseline in FILE")
+    add(
+        "--write-baseline",
+        metavar="FILE",
+        help="keep these figures as the baseline in FILE, also where a limit is broken: the "
+        "verdicts and the exit code are as without it",
+    )
     add("--junit", metavar="FILE", help="write the verdicts as JUnit XML, too")
-    add("--force", action="store_true", help="overwrite the FILE of --junit")
+    add(
+        "--force",
+        action="store_true",
+        help="overwrite the FILE of --junit, and in that of --write-baseline the figures of these "
+        "recordings; its tolerances and other sections stay",
+    )
     add_warmup(parser)
     add("--json", action="store_true", help="print it as JSON; an array for several recordings")
     add("--list", action="store_true", help="list all figures and metrics, with their defaults")
@@ -59,14 +70,21 @@ def run(args: argparse.Namespace) -> int:
         raise MemscopeError("No recording is named.", "Write `memscope check RECORDING`.")
     from memscope.cli.checking import check_runs, read_rules
 
+    for file in (args.junit, args.write_baseline):
+        if file is not None:
+            check_free(Path(file), force=args.force)  # before the work, too
     runs = check_runs(args.recordings, read_rules(args), warm_up=args.warm_up)
     _show(runs, as_json=args.json)
-    if args.junit:
+    if args.junit is not None:
         from memscope.cli.junit import write_junit
 
         write_junit(Path(args.junit), runs, force=args.force)
-    if args.write_baseline:
-        _write_baseline(Path(args.write_baseline), runs)
+    if args.write_baseline is not None:
+        _write_baseline(Path(args.write_baseline), runs, force=args.force)
+    return _exit_code(runs)
+
+
+def _exit_code(runs: Sequence[CheckedRun]) -> int:
     codes = {checked_run.exit_code for checked_run in runs}
     return next(code for code in _BY_WEIGHT if code in codes)
 
@@ -84,7 +102,7 @@ def _show(runs: Sequence[CheckedRun], *, as_json: bool) -> None:
     print("\n\n".join("\n".join(block) for block in blocks))
 
 
-def _write_baseline(path: Path, runs: Sequence[CheckedRun]) -> None:
+def _write_baseline(path: Path, runs: Sequence[CheckedRun], *, force: bool) -> None:
     from memscope.analysis.baseline import write_baseline
 
     checked = [each for checked_run in runs for each in checked_run.processes]
@@ -96,8 +114,10 @@ def _write_baseline(path: Path, runs: Sequence[CheckedRun]) -> None:
     sections = {each.section: each.summary.figures for each in checked}
     if len(sections) < len(checked):
         raise MemscopeError("These recordings are of several runs.", "Write one run's baseline.")
+    check_free(path, force=force)
     write_baseline(path, sections, checked[0].machine)
-    print(f"memscope: {path}: baseline written", file=sys.stderr)
+    note = ", though not every limit holds" if _exit_code(runs) == 1 else ""
+    print(f"memscope: {path}: baseline written{note}", file=sys.stderr)
 
 
 def _lines(checked: Checked, checked_run: CheckedRun) -> list[str]:

@@ -143,7 +143,7 @@ def _demand_comparison(checked: Sequence[Checked]) -> None:
     if not any(each.is_compared for each in checked):
         raise MemscopeError(
             f"Nothing can be judged by the baseline: {checked[0].warnings[0]}.",
-            "Write it anew with --write-baseline.",
+            "Write it anew: --write-baseline FILE --force.",
         )
 
 

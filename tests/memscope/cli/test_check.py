@@ -216,7 +216,7 @@ def test_a_baseline_is_not_held_against_what_is_to_replace_it(
 ) -> None:
     worse = write_recording(tmp_path / "worse.mscope", run_sweeps("past", 12, 3))
     configure(tmp_path, f'baseline = "{baseline.name}"', f'limits = ["{KEPT}"]')
-    assert memscope("check", worse, "--write-baseline", baseline).code == 0
+    assert memscope("check", worse, "--write-baseline", baseline, "--force").code == 0
     assert memscope("check", worse).code == 0
 
 

@@ -1,0 +1,136 @@
+"""`memscope check --write-baseline`: what becomes of the file, and of the exit code."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memscope.analysis.baseline import read_baseline
+from tests.memscope.analysis.sweeps import run_sweeps
+from tests.memscope.cli.conftest import Run
+from tests.memscope.cli.recordings import write_recording
+
+UPLOADS = "residency.uploads_per_step"
+
+
+@pytest.fixture
+def worse(tmp_path: Path) -> Path:
+    """A recording of a smaller window: 9 uploads a step instead of 8."""
+    return write_recording(tmp_path / "worse.mscope", run_sweeps("past", 12, 3))
+
+
+@pytest.fixture
+def baseline(memscope: Run, whole: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "baseline.toml"
+    memscope("check", whole, "--write-baseline", path)
+    return path
+
+
+def uploads(path: Path) -> float:
+    return read_baseline(path).sections["recording"][UPLOADS].value
+
+
+def test_one_that_is_there_is_replaced_by_force_alone(
+    memscope: Run, worse: Path, baseline: Path
+) -> None:
+    text = baseline.read_text()
+    found = memscope("check", worse, "--write-baseline", baseline)
+    assert (found.code, found.out) == (2, ""), "found before the work"
+    assert f"{baseline} exists. Name another file, or overwrite it with --force." in found.err
+    assert baseline.read_text() == text
+    memscope("check", worse, "--write-baseline", baseline, "--force")
+    assert uploads(baseline) == 9
+
+
+def test_force_keeps_tolerances_and_sections_of_others(
+    memscope: Run, worse: Path, baseline: Path
+) -> None:
+    text = baseline.read_text()
+    wide = f'"{UPLOADS}" = {{ value = "8 layers", tolerance = "20 %" }}'
+    text = text.replace(f'"{UPLOADS}" = "8 layers"', wide)
+    baseline.write_text(f'{text}\n["tests/test_a.py::test"]\n"{UPLOADS}" = "3 layers"\n')
+    memscope("check", worse, "--write-baseline", baseline, "--force")
+    sections = read_baseline(baseline).sections
+    assert (uploads(baseline), sections["recording"][UPLOADS].tolerance) == (9, 0.2)
+    assert sections["tests/test_a.py::test"][UPLOADS].value == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "note"),
+    [
+        ((), 1, "baseline written, though not every limit holds"),
+        (("--limit", f"{UPLOADS} <= 8"), 0, "baseline written\n"),
+        (("--limit", f"{UPLOADS} <= 7"), 1, "baseline written, though not every limit holds"),
+        (("--limit", "upload.link_ratio >= 0.9"), 1, "though not every limit holds"),
+    ],
+)
+def test_verdicts_decide_the_exit_code_as_without_it(
+    memscope: Run, whole: Path, tmp_path: Path, words: tuple[str, ...], code: int, note: str
+) -> None:
+    """A bare check breaks a default: past keeps 8 slabs at its peak."""
+    path = tmp_path / "new.toml"
+    plain = memscope("check", whole, *words)
+    found = memscope("check", whole, *words, "--write-baseline", path)
+    assert (found.code, found.out) == (plain.code, plain.out)
+    assert found.code == code
+    assert f"{path}: {note}" in found.err or note in found.err
+    assert uploads(path) == 8
+
+
+def test_a_write_that_fails_leaves_the_old_one(
+    memscope: Run, worse: Path, baseline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = baseline.read_text()
+    for name in ("write_text", "replace"):
+        with monkeypatch.context() as patch:
+
+            def fail(*_: Any, **__: Any) -> None:
+                raise OSError(28, "No space left on device")
+
+            patch.setattr(Path if name == "write_text" else os, name, fail)
+            found = memscope("check", worse, "--write-baseline", baseline, "--force")
+        assert found.code == 2
+        assert "No space left on device" in found.err
+        assert baseline.read_text() == text
+        assert list(baseline.parent.glob(".*")) == []
+
+
+def test_it_appears_by_rename(memscope: Run, worse: Path, baseline: Path) -> None:
+    """A reader who has the old one open keeps it."""
+    text = baseline.read_text()
+    with baseline.open() as old:
+        memscope("check", worse, "--write-baseline", baseline, "--force")
+        assert old.read() == text
+    assert baseline.read_text() != text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[project]\nname = 'x'\n", "no = toml = here", "[memscope]\nkind = 3"]
+)
+def test_what_is_no_baseline_is_not_replaced_by_one(
+    memscope: Run, whole: Path, tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "other.toml"
+    path.write_text(text)
+    found = memscope("check", whole, "--write-baseline", path, "--force")
+    assert (found.code, path.read_text()) == (2, text)
+    assert "Name another file, or remove this one first." in found.err
+    assert found.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", [".", "/dev/null", "none/b.toml"])
+def test_a_place_that_takes_no_baseline(memscope: Run, whole: Path, name: str) -> None:
+    found = memscope("check", whole, "--write-baseline", name, "--force")
+    assert found.code == 2
+    assert found.err.count("memscope: ") == 1
+
+
+def test_help_says_what_it_does(memscope: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        memscope("check", "--help")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "also where a limit is broken: the verdicts and the exit code are as without it" in text
+    assert "its tolerances and other sections stay" in text
