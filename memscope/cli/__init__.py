@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from memscope.cli.verbs import VERBS
 from memscope.errors import MemscopeError
@@ -46,7 +46,15 @@ def _abandon_output() -> None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Wrong use is one sentence and the next step, as everywhere."""
+    """Wrong use is one sentence and the next step, as everywhere; so is an empty text.
+
+    It is what a variable leaves that is not set: `--junit "$OUT"`.
+    """
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if value == "":
+            raise argparse.ArgumentError(action, "an empty text is no value")
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         raise MemscopeError(f"{message[:1].upper()}{message[1:]}.", f"See `{self.prog} --help`.")
