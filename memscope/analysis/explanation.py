@@ -34,12 +34,40 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """One of several processes or devices that ran out, in few words.
+
+    ``process``: its rank, pod or both, "" where the log does not say. ``line``: of the log.
+    """
+
+    process: str
+    device: int | None
+    device_name: str
+    diagnosis: str
+    figures: dict[str, int]
+    line: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "process": self.process or None,
+            "diagnosis": self.diagnosis,
+            "device": self.device,
+            **_figures_json(self.figures),
+            "line": self.line,
+        }
+
+
+def _figures_json(figures: dict[str, int]) -> dict[str, int | None]:
+    return {f"{name}_bytes": figures.get(name) for name in FIGURES}
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """One diagnosis, or None where nothing failed, with what proves it and what follows.
 
     ``why``: a paragraph. ``figures``: bytes by name, those that are known. ``shares``: parts of the
-    card that add up to ``bar_bytes``; none where too little is known. ``is_partial``: what it was
-    read from is not whole.
+    card that add up to ``bar_bytes``; none where too little is known. ``failures``: all that ran
+    out together in a log, this one first. ``is_partial``: what it was read from is not whole.
     """
 
     diagnosis: str | None
@@ -53,6 +81,7 @@ class Explanation:
     no_help: tuple[Advice, ...] = ()
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
     is_partial: bool = False
 
     @property
@@ -70,11 +99,13 @@ class Explanation:
             "source": self.source,
             "diagnosis": self.diagnosis,
             "why": self.why,
+            "process": (self.failures[0].process or None) if self.failures else None,
             "device": self.device,
-            **{f"{name}_bytes": self.figures.get(name) for name in FIGURES},
+            **_figures_json(self.figures),
             "bar": [{"name": share.name, "bytes": share.bytes} for share in self.shares],
             "help": [advice.to_json() for advice in self.help],
             "no_help": [advice.to_json() for advice in self.no_help],
             "unknown": list(self.unknown),
             "notes": list(self.notes),
+            "others": [failure.to_json() for failure in self.failures[1:]],
         }

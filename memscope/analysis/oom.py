@@ -6,10 +6,11 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 
-from memscope.analysis.explanation import FIGURES, Explanation
+from memscope.analysis.explanation import FIGURES, Explanation, Failure
 from memscope.analysis.oom_advice import advise
 from memscope.analysis.oom_balance import Balance, decide
 from memscope.analysis.oom_card import card_shares
+from memscope.analysis.oom_incident import Victim, saw_first, victims_of
 from memscope.analysis.oom_server_advice import server_help, server_no_help
 from memscope.analysis.oom_situation import Situation, torch_size
 from memscope.analysis.oom_words import write_why
@@ -17,11 +18,7 @@ from memscope.analysis.refusal import explain_refusal
 from memscope.interop.log_context import LogContext
 from memscope.interop.log_lines import plain
 from memscope.interop.oom_formats import OomMessage
-from memscope.interop.oom_message import Found, LogReading, Message
-from memscope.interop.server_refusals import Refusal
-
-# Messages no further apart belong to one failure, told by several layers or ranks of a program.
-INCIDENT_LINES = 2000
+from memscope.interop.oom_message import LogReading, Message
 
 _KILLED = re.compile(r"\bKilled\b")
 KILLED_ADVICE = (
@@ -31,24 +28,37 @@ KILLED_ADVICE = (
 
 
 def explain_reading(reading: LogReading) -> Explanation:
-    """The explanation of the last failure that ``reading`` found, of the message that says most."""
-    found = choose_message(reading)
-    if found is None:
+    """The explanation of the last failure that ``reading`` found, and who else ran out in it."""
+    victims = victims_of(reading)
+    if not victims:
         return _nothing(reading)
-    context = found.context.filled_by(reading.context)
-    context.servers.update(
-        each.message.server for each in reading.found if isinstance(each.message, Refusal)
+    whole = replace(reading.context, servers=reading.context.servers | reading.servers)
+    explained = [
+        explain_message(each.found.message, each.found.context.filled_by(whole)) for each in victims
+    ]
+    return replace(
+        explained[0],
+        notes=(*explained[0].notes, *_notes(reading, victims)),
+        failures=tuple(map(_failure, victims, explained)),
     )
-    return explain_message(found.message, context, notes=_notes(reading, found))
 
 
-def explain_message(
-    message: Message, context: LogContext | None = None, *, notes: tuple[str, ...] = ()
-) -> Explanation:
+def _failure(victim: Victim, explanation: Explanation) -> Failure:
+    return Failure(
+        victim.found.writer.name,
+        explanation.device,
+        "" if explanation.device is None else explanation.device_name,
+        explanation.diagnosis or "",
+        explanation.figures,
+        victim.line,
+    )
+
+
+def explain_message(message: Message, context: LogContext | None = None) -> Explanation:
     """The explanation of one message, an OomMessage or a Refusal."""
     context = context or LogContext()
     if not isinstance(message, OomMessage):
-        return _with_notes(explain_refusal(message, context), notes)
+        return explain_refusal(message, context)
     balance = Balance(message, _summed_pending(context))
     situation = Situation(message, balance, context)
     diagnosis = decide(balance)
@@ -63,31 +73,8 @@ def explain_message(
         help=(*server_help(diagnosis, situation), *counsel.help),
         no_help=(*counsel.no_help, *server_no_help(diagnosis, situation)),
         unknown=counsel.unknown,
-        notes=(*_message_notes(situation), *notes),
+        notes=_message_notes(situation),
     )
-
-
-def choose_message(reading: LogReading) -> Found | None:
-    """Of the messages of the last failure the one that says most; the last of equals."""
-    if not reading.found:
-        return reading.last_retry
-    incident = [reading.found[-1]]
-    for earlier in reversed(reading.found[:-1]):
-        if incident[-1].line - earlier.line > INCIDENT_LINES:
-            break
-        incident.append(earlier)
-    return max(incident, key=lambda found: (_weight(found), found.line))
-
-
-def _weight(found: Found) -> int:
-    message = found.message
-    if not isinstance(message, OomMessage):
-        return 1 if message.kind == "warmup" else 2
-    if message.kind == "bare":
-        return 0
-    if message.kind in ("torch", "async", "mps"):
-        return 2 if message.figures >= 3 or message.is_beyond_exabyte else 1
-    return 2 if message.kind == "nvml" else 1
 
 
 def _figures(message: OomMessage) -> dict[str, int]:
@@ -123,16 +110,19 @@ def _message_notes(situation: Situation) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _notes(reading: LogReading, chosen: Found) -> tuple[str, ...]:
+def _notes(reading: LogReading, victims: list[Victim]) -> tuple[str, ...]:
     notes = []
-    if reading.count > 1:
+    chosen = victims[0]
+    if len(victims) > 1:
+        notes.append(_who_else(reading, victims))
+    elif reading.count > 1:
         devices = _devices(reading)
         where = f", on devices {', '.join(map(str, devices))}" if len(devices) > 1 else ""
         notes.append(
             f"The log has {reading.count:,} different messages about memory{where}; this is the "
-            f"one on line {chosen.line:,}. Earlier ones may have been caught."
+            f"one on line {chosen.found.line:,}. Earlier ones may have been caught."
         )
-    if reading.retries and reading.last_retry is not chosen:
+    if reading.retries and reading.last_retry is not chosen.found:
         notes.append(
             f"{reading.retries:,} allocations failed once and were tried again: the card was full."
         )
@@ -142,21 +132,41 @@ def _notes(reading: LogReading, chosen: Found) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _who_else(reading: LogReading, victims: list[Victim]) -> str:
+    first = victims[0]
+    noun = "processes" if all(each.found.writer.name for each in victims) else "devices"
+    count = f"{len(victims):,}" if reading.is_whole else f"At least {len(victims):,}"
+    name = f"{first.name}, " if first.name else ""
+    return (
+        f"{count} {noun} ran out of memory; this is {name}{_why_first(reading, victims)} (line "
+        f"{first.line:,}); the others are below. Some may have been caught."
+    )
+
+
+def _why_first(reading: LogReading, victims: list[Victim]) -> str:
+    first, *others = victims
+    if saw_first(reading, first):
+        return "the first that torchrun saw fail"
+    if any(other.line < first.line for other in others):
+        return "the first in the log that gives figures"
+    return "the first in the log" if reading.is_whole else "the first of those"
+
+
 def _devices(reading: LogReading) -> list[int]:
     devices = {found.message.device for found in reading.found}
     return sorted(device for device in devices if device is not None)
 
 
 def _growth(reading: LogReading) -> str:
-    """Whether allocated rose from message to message on the device that failed last."""
-    last = reading.found[-1].message if reading.found else None
-    if not isinstance(last, OomMessage):
+    """Whether allocated rose from message to message of the process and device that failed last."""
+    last = reading.found[-1] if reading.found else None
+    if last is None:
         return ""
     held = [
         found.message.allocated.bytes
         for found in reading.found
         if isinstance(found.message, OomMessage)
-        and found.message.device == last.device
+        and (found.writer, found.message.device) == (last.writer, last.message.device)
         and found.message.allocated is not None
     ]
     if len(held) < 3 or any(right <= left for left, right in pairwise(held)):
@@ -180,7 +190,3 @@ def _quote(reading: LogReading) -> str:
     if reading.last_error:
         return f"Its last error: {plain(reading.last_error)}"
     return f"No error either; its last line: {plain(reading.last_line)}"
-
-
-def _with_notes(explanation: Explanation, notes: tuple[str, ...]) -> Explanation:
-    return replace(explanation, notes=(*explanation.notes, *notes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,12 @@ from memscope.cli.text import align
 from memscope.text import clean
 
 if TYPE_CHECKING:
-    from memscope.analysis.explanation import Advice, Explanation, Share
+    from memscope.analysis.explanation import Advice, Explanation, Failure, Share
 
 WIDTH = 96
 BAR_CHARACTERS = 64
 SETTING_CHARACTERS = 56
+FAILURES = 32
 
 
 def explanation_lines(explanation: Explanation) -> list[str]:
@@ -27,6 +29,7 @@ def explanation_lines(explanation: Explanation) -> list[str]:
         lines = textwrap.wrap(clean(paragraph), WIDTH, break_on_hyphens=False)
     if explanation.shares:
         lines += ["", *_card(explanation)]
+    lines += _failures(explanation.failures)
     lines += _advice("would help, and what it frees", explanation.help, has_bytes=True)
     lines += _advice("would not help", explanation.no_help)
     if explanation.unknown:
@@ -73,6 +76,33 @@ def bar(shares: Sequence[Share], characters: int = BAR_CHARACTERS) -> str:
         place = max(range(len(exact)), key=lambda i: step * (exact[i] - lengths[i]))
         lengths[place] += step
     return "".join(share.glyph * length for share, length in zip(shares, lengths, strict=True))
+
+
+def _failures(failures: Sequence[Failure]) -> list[str]:
+    if len(failures) < 2:
+        return []
+    rows = [
+        (
+            clean(each.process, 60) or "-",
+            clean(each.device_name, 60) or "-",
+            _figure(each, "requested", "asked"),
+            _figure(each, "free", "free"),
+            clean(each.diagnosis.replace("_", " ")),
+            f"line {each.line:,}",
+        )
+        for each in failures[:FAILURES]
+    ]
+    lines = ["", "what ran out, this one first", *align(rows)]
+    rest = Counter(each.diagnosis.replace("_", " ") for each in failures[FAILURES:])
+    if rest:
+        kinds = ", ".join(f"{count:,} {clean(name)}" for name, count in rest.most_common())
+        lines.append(f"  and {rest.total():,} more ({kinds}); --json has them all")
+    return lines
+
+
+def _figure(failure: Failure, name: str, word: str) -> str:
+    count = failure.figures.get(name)
+    return "-" if count is None else f"{torch_size(count)} {word}"
 
 
 def _advice(title: str, advice: Sequence[Advice], *, has_bytes: bool = False) -> list[str]:

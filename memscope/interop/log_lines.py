@@ -12,6 +12,7 @@ _SOURCE = (
     r"\[(?:rank|default)\d{1,6}\]:?"
     r"|\[\d{1,6},\d{1,6}\]<std(?:err|out)>:?"
     r"|\([^()]{0,60}pid=[^()]{0,60}\)"
+    r"|\[pod/[\w.-]{1,253}/[\w.-]{1,63}\]"
     r"|[\w.\-\[\]]{1,60}\s{1,40}\|"
     r"|rank\s?\d{1,6}:|\d{1,6}:(?=\s)"
 )
@@ -30,6 +31,16 @@ _MAX_PREFIXES = 12
 
 def split_prefix(line: str) -> tuple[str, str]:
     """Who wrote ``line`` ("" where it does not say), and the line without what loggers prepend."""
+    source, _, text = _split(line)
+    return source, text
+
+
+def prefix_of(line: str) -> str:
+    """All that loggers and launchers prepend to ``line``."""
+    return _split(line)[1]
+
+
+def _split(line: str) -> tuple[str, str, str]:
     if "\x1b" in line or "#033" in line:
         line = _ESCAPES.sub("", line)
     source, start = "", 0
@@ -39,7 +50,7 @@ def split_prefix(line: str) -> tuple[str, str]:
             break
         source += match["source"] or ""
         start = match.end()
-    return source, line[start:]
+    return source, line[:start], line[start:]
 
 
 def squeeze(text: str) -> str:

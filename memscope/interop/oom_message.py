@@ -12,8 +12,12 @@ from typing import BinaryIO, TypeAlias
 
 from memscope.interop import log_context, oom_formats, server_refusals
 from memscope.interop.log_context import LogContext
-from memscope.interop.log_lines import split_prefix, squeeze
-from memscope.interop.log_search import Block, Line, LogSearch
+from memscope.interop.log_end import LogEnd
+from memscope.interop.log_lines import prefix_of, split_prefix, squeeze
+from memscope.interop.log_repeats import LogRepeats
+from memscope.interop.log_search import Line, LogSearch
+from memscope.interop.log_writer import Writer, find_writer
+from memscope.interop.message_starts import STRONG, earliest
 from memscope.interop.oom_formats import OomMessage, parse_message
 from memscope.interop.server_refusals import Refusal, parse_refusal
 
@@ -21,40 +25,28 @@ Message: TypeAlias = OomMessage | Refusal
 
 MAX_MESSAGE_CHARACTERS = 2000
 MAX_OPEN = 64
-MAX_KEPT = 256
-LAST_LINE_CHARACTERS = 400
+MAX_KEPT = 1 << 14
 
 # Lines that may follow the one on which a message begins; fewer once its end has been seen.
 _MAX_LINES = {"torch": 60, "bare": 2, "host": 2}
 _DEFAULT_LINES = 16
+_LINES_BETWEEN = 8  # for each line of one that names itself, of others that write in between
 _LINES_AFTER_END = 5
 _TAIL_CHARACTERS = 120
 _BACKEND_CHARACTERS = 8  # of the word before a message, which may stand on the line before
 _MAX_RECENT = 32
 _LINES_TO_OTHER_HALF = 8
 
-_WORDS = (*oom_formats.WORDS, *server_refusals.WORDS, *log_context.WORDS)
+_ROOT_CAUSE = "(first observed failure)"  # of torchrun's summary, which goes on with its rank
+_WORDS = (
+    *oom_formats.WORDS,
+    *server_refusals.WORDS,
+    *log_context.WORDS,
+    _ROOT_CAUSE,
+    "(local_rank:",
+)
+_RANK = re.compile(r"rank:(\d{1,6})\(local_rank:")
 _SUSPICIOUS = re.compile("|".join(map(re.escape, (*oom_formats.WORDS, *server_refusals.WORDS))))
-_STRONG = {**oom_formats.NEEDLES, **server_refusals.NEEDLES}
-
-_ERROR_WORDS = (
-    "Error",
-    "Exception",
-    "Interrupt",
-    "Fault",
-    "Exit",
-    "FATAL",
-    "CRITICAL",
-    "panic:",
-    "Segmentation",
-    "Aborted",
-    "Killed",
-)
-_ERROR = re.compile(
-    r"(?:Error|Exception|Interrupt|Fault|SystemExit)(?::|\s*$)"
-    r"|\b(?:Segmentation fault|FATAL|CRITICAL|panic:|Aborted|Killed)"
-)
-_MAX_ERRORS_TRIED = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +55,7 @@ class Found:
 
     message: Message
     line: int
-    source: str
+    writer: Writer
     context: LogContext
 
 
@@ -71,18 +63,31 @@ class Found:
 class LogReading:
     """What a log holds.
 
-    ``found``: the last few hundred distinct messages in order of their lines, of ``count`` in all.
-    ``retries``: warnings of allocations that failed once and were tried again.
+    ``found``: the last ``MAX_KEPT`` messages in order of their lines, of ``count`` in all; one that
+    a process repeats counts once. ``retries``: warnings of allocations that failed once and were
+    tried again. ``first_ranks``: those that torchrun says it saw fail first, on each of its hosts.
     """
 
     found: list[Found] = field(default_factory=list)
     count: int = 0
     retries: int = 0
     last_retry: Found | None = None
+    first_ranks: set[str] = field(default_factory=set)
     lines: int = 0
     last_error: str = ""
     last_line: str = ""
     context: LogContext = field(default_factory=LogContext)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether ``found`` holds all messages."""
+        return self.count == len(self.found)
+
+    @property
+    def servers(self) -> set[str]:
+        """Those whose refusals it holds."""
+        messages = (found.message for found in self.found)
+        return {message.server for message in messages if isinstance(message, Refusal)}
 
 
 @dataclass(slots=True)
@@ -93,19 +98,20 @@ class _Open:
     line: int
     last_line: int
     text: str
+    writer: Writer
     context: LogContext
 
 
 def read_log(stream: BinaryIO) -> LogReading:
     """What the log in ``stream`` says about memory."""
     reader = _Reader()
-    search = LogSearch(stream, _WORDS)
+    search, end = LogSearch(stream, _WORDS), LogEnd()
     for block in search.blocks():
         for line in block.lines(reader.is_reading_message):
             reader.add(line)
-        reader.note_ends(block)
+        end.note(block)
         search.words = reader.words()
-    return reader.finish(search.lines)
+    return reader.finish(search.lines, end)
 
 
 class _Reader:
@@ -115,6 +121,9 @@ class _Reader:
         self._deadline = 0
         self._halves: dict[str, tuple[str, int]] = {}
         self._recent: dict[str, Message | None] = {}
+        self._repeats: LogRepeats[Message] = LogRepeats()
+        self._is_root_cause = False
+        self._context = LogContext()  # shared by the messages before which it was the same
 
     def words(self) -> list[str]:
         """What is still worth looking for: in tracebacks a server's name is on every line."""
@@ -133,6 +142,7 @@ class _Reader:
         squeezed = squeeze(text)
         if line.has_word:
             self._reading.context.add(text, squeezed)
+            self._note_root_cause(squeezed)
         if self._open and line.number > self._deadline:
             self._close_old(line.number)
         start = self._find_start(source, squeezed, line)
@@ -142,38 +152,22 @@ class _Reader:
             kind, begin, joined = start
             self._extend(source, joined[:begin])
             self._close(source)
-            self._begin(source, kind, joined[begin:], line.number)
+            self._begin(source, kind, joined[begin:], line)
 
-    def note_ends(self, block: Block) -> None:
-        """Remember the last line of ``block`` and its last error."""
-        text, start = block.text, block.start
-        tail = text[start:].rstrip()[-LAST_LINE_CHARACTERS:] if start < len(text) else ""
-        if tail:
-            self._reading.last_line = tail[tail.rfind("\n") + 1 :]
-        self._note_error(text, start)
+    def _note_root_cause(self, squeezed: str) -> None:
+        if "(firstobservedfailure)" in squeezed:
+            self._is_root_cause = True
+        elif self._is_root_cause and (rank := _RANK.search(squeezed)):
+            self._reading.first_ranks.add(f"rank {int(rank[1])}")
+            self._is_root_cause = False
 
-    def _note_error(self, text: str, start: int) -> None:
-        places = {word: text.rfind(word, start) for word in _ERROR_WORDS}
-        for _ in range(_MAX_ERRORS_TRIED):
-            place = max(places.values())
-            if place < 0:
-                return
-            begin = max(text.rfind("\n", start, place) + 1, start, place - LAST_LINE_CHARACTERS)
-            stop = text.find("\n", place, place + LAST_LINE_CHARACTERS)
-            line = text[begin : stop if stop >= 0 else place + LAST_LINE_CHARACTERS]
-            if _ERROR.search(line):
-                self._reading.last_error = line[:LAST_LINE_CHARACTERS]
-                return
-            for word, last in places.items():
-                if last >= begin:
-                    places[word] = text.rfind(word, start, begin)
-
-    def finish(self, lines: int) -> LogReading:
-        """All that was found in ``lines`` lines."""
+    def finish(self, lines: int, end: LogEnd) -> LogReading:
+        """All that was found in ``lines`` lines, and their ``end``."""
         for source in list(self._open):
             self._close(source)
         self._reading.found.sort(key=lambda found: found.line)
         self._reading.lines = lines
+        self._reading.last_error, self._reading.last_line = end.error, end.line
         return self._reading
 
     def _find_start(self, source: str, squeezed: str, line: Line) -> tuple[str, int, str] | None:
@@ -182,19 +176,19 @@ class _Reader:
         is_suspicious = line.has_word and _SUSPICIOUS.search(line.text) is not None
         if not is_suspicious and not half:
             return None
-        start = _earliest(_STRONG, squeezed)
+        start = earliest(STRONG, squeezed)
         begun = self._open.get(source)
         if begun is not None and begun.kind in oom_formats.VAGUE_NEEDLES:
             return None  # it goes on here, and may say more
         if begun is not None or (start is not None and start[1] > _BACKEND_CHARACTERS):
             return None if start is None else (*start, squeezed)
         tail = half or _tail(source, line.before)
-        earlier = _earliest(_STRONG, tail + squeezed) if tail else None
+        earlier = earliest(STRONG, tail + squeezed) if tail else None
         if earlier is not None and earlier[1] < len(tail):
             return (*earlier, tail + squeezed)
         if start is not None:
             return (*start, squeezed)
-        start = _earliest(oom_formats.VAGUE_NEEDLES, squeezed)
+        start = earliest(oom_formats.VAGUE_NEEDLES, squeezed)
         if start is not None:
             return (*start, squeezed)
         if is_suspicious and len(self._halves) < MAX_OPEN:
@@ -211,16 +205,18 @@ class _Reader:
             del self._halves[old]
         return half
 
-    def _begin(self, source: str, kind: str, text: str, number: int) -> None:
+    def _begin(self, source: str, kind: str, text: str, line: Line) -> None:
         """Open a message; where its line holds another one, close it and go on with that."""
+        number, writer = line.number, find_writer(prefix_of(line.text))
         while len(self._open) >= MAX_OPEN:
             self._close(next(iter(self._open)))
         while True:
-            context = self._reading.context.copy()
-            last = number + _MAX_LINES.get(kind, _DEFAULT_LINES)
-            self._open[source] = _Open(kind, number, last, text, context)
+            if self._context != self._reading.context:
+                self._context = self._reading.context.copy()
+            last = number + _most_lines(kind, source)
+            self._open[source] = _Open(kind, number, last, text, writer, self._context)
             self._deadline = min(self._deadline or last, last)
-            later = _earliest(_STRONG, text, 1)
+            later = earliest(STRONG, text, 1)
             if later is None:
                 break
             self._open[source].text = text[: later[1]]
@@ -238,19 +234,19 @@ class _Reader:
         """Close a message that is long enough; wait for less where its end has been seen."""
         message = self._open[source]
         if message.kind in oom_formats.VAGUE_NEEDLES:
-            self._sharpen(message)
+            self._sharpen(message, source)
         if len(message.text) > MAX_MESSAGE_CHARACTERS or "Traceback(" in message.text:
             self._close(source)
         elif message.kind == "torch" and oom_formats.END.search(message.text):
             message.last_line = min(message.last_line, number + _LINES_AFTER_END)
             self._deadline = min(self._deadline, message.last_line)
 
-    def _sharpen(self, message: _Open) -> None:
+    def _sharpen(self, message: _Open, source: str) -> None:
         """What began vaguely may go on as a message that says more."""
-        start = _earliest(_STRONG, message.text)
+        start = earliest(STRONG, message.text)
         if start is not None:
             message.kind, message.text = start[0], message.text[start[1] :]
-            message.last_line = message.line + _MAX_LINES.get(message.kind, _DEFAULT_LINES)
+            message.last_line = message.line + _most_lines(message.kind, source)
 
     def _close_old(self, number: int) -> None:
         for source in [key for key, message in self._open.items() if message.last_line < number]:
@@ -263,7 +259,7 @@ class _Reader:
             return
         parsed = self._parse(message.kind, message.text[:MAX_MESSAGE_CHARACTERS])
         if parsed is not None:
-            self._keep(Found(parsed, message.line, source[:80], message.context))
+            self._keep(Found(parsed, message.line, message.writer, message.context))
 
     def _parse(self, kind: str, text: str) -> Message | None:
         """The message in ``text``; programs print the same one again and again."""
@@ -279,37 +275,16 @@ class _Reader:
             reading.retries += 1
             reading.last_retry = found
             return
-        if any(kept.message == found.message for kept in reading.found[-16:]):
-            return  # printed again by another layer of the program
+        if self._repeats.is_repeat(found.message, found.writer):
+            return
         reading.count += 1
         reading.found.append(found)
         if len(reading.found) > MAX_KEPT:
             del reading.found[0]
 
 
-def _earliest(
-    needles: dict[str, tuple[str, ...]], text: str, start: int = 0
-) -> tuple[str, int] | None:
-    """Kind and place of the first message that begins in ``text`` at ``start`` or later."""
-    nearest: tuple[str, int] | None = None
-    for kind, texts in needles.items():
-        for needle in texts:
-            begin = _begin_of(kind, needle, text, start)
-            if begin is not None and (nearest is None or begin < nearest[1]):
-                nearest = kind, begin
-    return nearest
-
-
-def _begin_of(kind: str, needle: str, text: str, start: int) -> int | None:
-    place = text.find(needle, start)
-    while place >= 0:
-        is_refusal = kind in server_refusals.NEEDLES
-        start_of = server_refusals.start_of if is_refusal else oom_formats.start_of
-        begin = start_of(kind, text, place)
-        if begin is not None and begin >= start:
-            return begin
-        place = text.find(needle, place + 1)
-    return None
+def _most_lines(kind: str, source: str) -> int:
+    return _MAX_LINES.get(kind, _DEFAULT_LINES) * (_LINES_BETWEEN if source else 1)
 
 
 def _tail(source: str, before: str) -> str:
@@ -320,7 +295,6 @@ def _tail(source: str, before: str) -> str:
 
 
 def _parse(kind: str, text: str) -> Message | None:
-    """The message in ``text``."""
     if kind in server_refusals.NEEDLES:
         return parse_refusal(kind, text)
     return parse_message(kind, text)

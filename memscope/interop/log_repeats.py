@@ -1,0 +1,55 @@
+"""Messages that a log holds several times, as every layer of a program prints its error again."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from memscope.interop.log_writer import Writer
+
+MAX_WRITERS = 1 << 16
+
+MessageT = TypeVar("MessageT", bound=Hashable)
+
+
+class LogRepeats(Generic[MessageT]):
+    """Whose messages have been seen.
+
+    A launcher or an engine that says the same as one of its processes repeats it; another process
+    with the same figures failed by itself.
+    """
+
+    def __init__(self) -> None:
+        self._named: dict[MessageT, set[Writer]] = {}
+        self._unclaimed: dict[MessageT, set[Writer]] = {}
+        self._writers = 0
+
+    def is_repeat(self, message: MessageT, writer: Writer) -> bool:
+        """Whether ``message`` is known of ``writer``, or of one that may be the same."""
+        if self._writers > MAX_WRITERS:
+            self._forget()
+        named = self._named.setdefault(message, set())
+        is_known = writer in named
+        if not is_known:
+            is_known = self._claim(message, writer)
+            before = len(named)
+            named.update(writer.coarser())
+            self._writers += len(named) - before
+            if not is_known:
+                self._unclaimed.setdefault(message, set()).add(writer)
+        return is_known
+
+    def _claim(self, message: MessageT, writer: Writer) -> bool:
+        """Whether the message stands there already under a coarser name, once for each."""
+        unclaimed = self._unclaimed.get(message, set())
+        for coarser in writer.coarser()[1:]:
+            if coarser in unclaimed:
+                unclaimed.discard(coarser)
+                return True
+        return False
+
+    def _forget(self) -> None:
+        """Memory stays flat: a repeat from far above counts as a new message."""
+        self._named.clear()
+        self._unclaimed.clear()
+        self._writers = 0

@@ -1,0 +1,62 @@
+"""Which process of a job wrote a line of a log, as far as the line's prefix says."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_PLACE = re.compile(
+    r"\[pod/(?P<pod>[\w.-]{1,253})/[\w.-]{1,63}\]"  # kubectl logs --prefix
+    r"|(?:^|\s)(?P<container>[\w.-]{1,60}[-_]\d{1,6})\s{1,40}\|"  # docker compose logs
+)
+_GLOBAL = (
+    re.compile(r"\[rank(\d{1,6})\]"),  # torch's own, in every line of a traceback
+    re.compile(r"\[\d{1,6},(\d{1,6})\]<std(?:err|out)>"),  # mpirun --tag-output
+    re.compile(r"\brank[\s=]?(\d{1,6})\b"),
+    re.compile(r"\[default(\d{1,6})\]"),  # torchrun --tee: the local rank
+    re.compile(r"(?:^|\s)(\d{1,6}):(?=\s|$)"),  # srun --label
+)
+# "Worker_DP0_TP1" of vLLM, "... TP1]" of SGLang.
+_AXIS = re.compile(r"(?<![A-Za-z\d])(DP|PP|TP|EP)(\d{1,6})(?![A-Za-z\d])")
+# Ray: "(RayTrainWorker pid=41, ip=10.0.0.7)".
+_RAY = re.compile(
+    r"\([^()]{0,60}?(?:Worker|Actor|Trainer)[^()]{0,60}?pid=(\d{1,10})"
+    r"(?:, ?ip=([\d.:a-f]{1,40}))?\)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A process of a job. ``place``: its pod or container; ``ranks``: coarse ones first."""
+
+    place: str = ""
+    ranks: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As a sentence calls it, "" where its lines do not say."""
+        return ", ".join(part for part in (self.place, " ".join(self.ranks)) if part)
+
+    def coarser(self) -> tuple[Writer, ...]:
+        """All that may be called the same with less said: itself first, nobody at the end."""
+        ranks = [self.ranks[:count] for count in range(len(self.ranks), -1, -1)]
+        places = (self.place, "") if self.place else ("",)
+        return tuple(Writer(place, each) for place in places for each in ranks)
+
+
+def find_writer(prefix: str) -> Writer:
+    """Who wrote a line that begins with ``prefix``."""
+    place = _PLACE.search(prefix)
+    return Writer((place["pod"] or place["container"]) if place else "", _ranks(prefix))
+
+
+def _ranks(prefix: str) -> tuple[str, ...]:
+    for pattern in _GLOBAL:
+        if match := pattern.search(prefix):
+            return (f"rank {int(match[1])}",)
+    axes = tuple(dict.fromkeys(f"{name}{int(rank)}" for name, rank in _AXIS.findall(prefix)))
+    if axes:
+        return axes[:4]
+    if match := _RAY.search(prefix):
+        return (f"pid {match[1]}" + (f" at {match[2]}" if match[2] else ""),)
+    return ()
