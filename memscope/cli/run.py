@@ -12,6 +12,7 @@ from pathlib import Path
 from memscope.cli.output import check_free, default_path
 from memscope.errors import MemscopeError
 from memscope.retention import KEEP_LAST_HELP
+from memscope.text import clean
 
 WITH_VALUE = ("-o", "--output", "--report", "--keep-last", "--history")
 
@@ -56,13 +57,18 @@ def command_start(words: Sequence[str]) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Run the program; its own exit code, 128 + n where signal n ended it."""
-    from memscope.launch.program import command_words, run_program
+    from memscope.launch.program import command_words, missing_script, run_program
 
     command = command_words(args.command)
     path = Path(args.output) if args.output else default_path("run", ".mscope")
     report = Path(args.report) if args.report else None
     options = option_variables(args)
-    prepare_output(path, report, force=args.force)
+    check_output(path, report, force=args.force)
+    script = missing_script(command)
+    if script is not None:
+        return run_unrecorded(command, script)
+    if args.force:
+        remove_old(path)
     environment = recorded_environment(path) | options
     if args.live:
         from memscope.cli.run_live import run_under_view
@@ -74,7 +80,17 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def prepare_output(path: Path, report: Path | None, *, force: bool) -> None:
+def run_unrecorded(command: Sequence[str], script: str) -> int:
+    """Let Python say that there is no such script; a recording of that alone is not left behind."""
+    from memscope.launch.environment import OFF
+    from memscope.launch.program import run_program
+
+    code = run_program(command, {**os.environ, OFF: "1"})
+    note(f"nothing was recorded: there is no file {clean(script)}.")
+    return code
+
+
+def check_output(path: Path, report: Path | None, *, force: bool) -> None:
     """Raises MemscopeError, before the program starts, where its output cannot be written."""
     from memscope.output_file import check_writable
 
@@ -83,7 +99,11 @@ def prepare_output(path: Path, report: Path | None, *, force: bool) -> None:
         check_free(report, force=force)
         if not os.access(report.parent, os.W_OK):
             raise MemscopeError(f"{report} cannot be written.", "Name a folder that you may write.")
-    if force and path.exists():
+
+
+def remove_old(path: Path) -> None:
+    """A recording that may be overwritten, with its older segments."""
+    if path.exists():
         from memscope.chain import remove_recording
 
         remove_recording(path)

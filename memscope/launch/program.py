@@ -38,6 +38,16 @@ def command_words(words: Sequence[str]) -> list[str]:
     return list(words)
 
 
+def missing_script(command: Sequence[str]) -> str | None:
+    """The script of ``command_words`` that Python will not find; None where that is not certain.
+
+    A module's name, and what other programs make of their arguments, only they can tell.
+    """
+    script = command[1] if len(command) > 1 and command[0] == sys.executable else ""
+    is_certain = script and not script.startswith("-") and not os.path.exists(script)
+    return script if is_certain else None
+
+
 def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run ``command`` to its end; its exit code, 128 + n where signal n ended it.
 
