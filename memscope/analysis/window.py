@@ -141,7 +141,7 @@ class Window:
             )
             flight[layer[groups.last]] = after[groups.last]
             ready[layer[groups.last]] = level[groups.last]
-        self._is_seen[layer] = True
+        self._is_seen[layer[what != RAN]] = True
         entries, bytes = columns
         had = (entries[0] > 0) | (entries[2] > 0)
         has = (entries[1] > 0) | (entries[3] > 0)

@@ -27,7 +27,7 @@ LINES = (
     ("torch.reserved_bytes", "torch reserved", "muted", "dash"),
     ("nvml.used_bytes", "used on the card", "kv", "dot"),
 )
-COLOURS = ("resident", "flight", "kv", "idle", "host", "pass", "muted", "ink")  # of devices
+COLOURS = ("resident", "flight", "kv", "pass", "muted", "ink", "host", "idle")  # of devices
 MAX_LINES = 12
 # A limit further than this above the peak would flatten everything below it.
 LIMIT_IN_SIGHT = 3.0

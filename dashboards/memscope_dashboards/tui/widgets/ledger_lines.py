@@ -48,7 +48,8 @@ class LedgerLines(LinesWidget):
 
 def hidden(devices: int) -> list[Line]:
     """How to see the other devices."""
-    return [((f"… {devices} more devices with ", "dim"), ("m", "key"))] if devices else []
+    noun = "device" if devices == 1 else "devices"
+    return [((f"… {devices} more {noun} with ", "dim"), ("m", "key"))] if devices else []
 
 
 def heading(ledger: Ledger, width: int) -> Line:

@@ -1,0 +1,135 @@
+"""The live view of programs without a window: what cannot be of them has no place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from growing import MS, SLAB, GrowingFile, facts, step
+from test_live_app import live, screen_text, shown_batch, until
+
+from memscope import events
+
+SIZES = [(80, 24), (120, 40)]
+MIB, GIB = 1 << 20, 1 << 30
+OF_A_WINDOW = ("Layers", "resident", "in flight", "idle", "uploads", "entries", "pool hit rate")
+
+
+def sample(t_ns: int, name: str, size: int, **fields: Any) -> dict[str, Any]:
+    return {"kind": events.SAMPLE, "t_ns": t_ns, "name": name, "bytes": size, **fields}
+
+
+def trained(path: Path, *, devices: int = 0) -> Path:
+    """Steps of a watched model, on the host or on GPUs."""
+    file = GrowingFile(path)
+    gpu = {"name": "H200", "kind": "cuda", "total_bytes": 80 * GIB}
+    rows: list[dict[str, Any]] = [
+        {"kind": events.FACT, "t_ns": 0, "name": f"cuda.{device}", "data": gpu}
+        for device in range(devices)
+    ]
+    for number in range(4):
+        at = number * 20 * MS
+        for place in range(devices):
+            size = (8 - place) * GIB
+            rows.append(sample(at, "torch.allocated_bytes", size, device=place))
+            rows.append(sample(at, "torch.reserved_bytes", size + GIB, device=place))
+        rows.append(sample(at, "host.rss_bytes", 350 * MIB))
+        rows.append(sample(at, "model.weights_bytes", 11 * MIB))
+        rows.append(sample(at, "model.optimizer_bytes", 22 * MIB))
+        end = {"kind": events.STEP, "t_ns": at + 9 * MS, "step": number, "duration_ns": 9 * MS}
+        rows.append(end)
+    file.append(rows)
+    file.end()
+    return path
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_program_on_the_host_shows_what_it_has_alone(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async with live(trained(tmp_path / "run.mscope"), size) as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 1)
+        text = " ".join(screen_text(pilot).split())
+        above = text.partition("Verdicts")[0]
+        for words in (*OF_A_WINDOW, "unused cache", "not applicable", "0 layers"):
+            assert words not in above, words
+        assert "nothing is known of a device yet" in above
+        for words in ("step time 9.00 ms", "host RSS now 350 MiB", "weights now 11.0 MiB"):
+            assert words in above
+        assert "optimizer state now 22.0 MiB" in above
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_missing_reading_of_a_gpu_still_has_its_cell(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async with live(trained(tmp_path / "run.mscope", devices=1), size) as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 1)
+        text = " ".join(screen_text(pilot).split())
+        assert "swing within a step not measured" in text
+        assert "Layers" not in text
+        assert "reserved " in text
+
+
+async def test_each_device_has_a_line_over_time(tmp_path: Path) -> None:
+    async with live(trained(tmp_path / "run.mscope", devices=2), (80, 30)) as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 1)
+        rows = {row.strip()[:11]: row for row in screen_text(pilot).splitlines()}
+        assert "9.00 GiB" in rows["reserved 0 "]
+        assert "8.00 GiB" in rows["reserved 1 "]
+        assert "allocated 1" in rows
+        assert "Verdicts" in screen_text(pilot)
+
+
+async def test_many_devices_leave_room_for_steps_and_verdicts(tmp_path: Path) -> None:
+    async with live(trained(tmp_path / "run.mscope", devices=8)) as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 1)
+        text = screen_text(pilot)
+        assert "… 6 more devices with m" in text
+        assert "Verdicts" in text
+
+
+async def test_a_window_without_a_weight_pool_gives_its_cells_to_others(tmp_path: Path) -> None:
+    file = GrowingFile(tmp_path / "run.mscope")
+    rows = [row for row in facts() + step(0) + step(1) if row["kind"] != events.POOL_HIT]
+    file.append([row for row in rows if row["kind"] != events.POOL_RETURN])
+    async with live(tmp_path / "run.mscope") as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 1)
+        text = screen_text(pilot)
+        assert "pool hit rate" not in text
+        assert "peak layers" in text
+
+
+async def test_a_finished_recording_shows_layers_of_the_moment_of_its_figures(
+    tmp_path: Path,
+) -> None:
+    file = GrowingFile(tmp_path / "run.mscope")
+    file.append([*facts(), *step(0)])
+    evictions = [
+        {"kind": events.EVICT, "t_ns": 200 * MS, "layer": layer, "bytes": SLAB, "value": 7}
+        for layer in (4, 5)
+    ]
+    file.append(evictions)
+    file.end()
+    async with live(tmp_path / "run.mscope") as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 2)
+        text = " ".join(screen_text(pilot).split())
+        assert "Layers, step 0" in text
+        assert "█ resident 2 ▒ in flight 0 · evicted 4" in text
+
+
+async def test_an_upload_whose_layer_is_not_written_yet_is_not_none_in_flight(
+    tmp_path: Path,
+) -> None:
+    file = GrowingFile(tmp_path / "run.mscope")
+    rows = step(0)
+    reading = sample(50 * MS, "residency.in_flight_bytes", SLAB, step=0)
+    file.append([*facts(), *rows[:-1], reading, rows[-1]])
+    async with live(tmp_path / "run.mscope") as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 1)
+        assert "in flight ? (1.00 MiB)" in screen_text(pilot)
+        ahead = {"kind": events.UPLOAD, "t_ns": 1, "step": 1, "layer": 0, "bytes": SLAB, "value": 7}
+        file.append([ahead])
+        await until(pilot, lambda: shown_batch(pilot) == 2)
+        assert "▒ in flight 1 " in screen_text(pilot)

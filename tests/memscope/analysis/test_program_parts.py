@@ -1,0 +1,48 @@
+"""What there can be to see of a program, and what it holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from memscope import events
+from memscope.analysis.program import describe_program
+from memscope.analysis.weight_pool import why_no_calls
+from tests.memscope.analysis.build import Event, event, fact, fold
+from tests.memscope.analysis.torch_runs import GIB, GPU, MIB, run_program, sample
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        fact("policy", {"policy": "past", "keep": 2}),
+        fact("device.0", {"name": "host", "kind": "host"}),
+        event(events.UPLOAD, 1, step=0, layer=0, bytes=1, value=7),
+        event(events.EVICT, 1, step=0, layer=0, bytes=1, value=7),
+    ],
+    ids=["policy", "own device", "upload", "eviction"],
+)
+def test_a_window_is_known_from_the_first_word_of_it(row: Event) -> None:
+    assert describe_program(fold([row])).has_window
+
+
+def test_a_program_of_torch_has_no_window_and_no_driver_calls() -> None:
+    timeline = fold(run_program(5, lambda step: GIB, lambda step: 2 * GIB))
+    assert not describe_program(timeline).has_window
+    assert why_no_calls(timeline) is not None
+    call = event(events.DEVICE_MALLOC, 1, step=0, bytes=MIB)
+    assert why_no_calls(fold([call])) is None
+    assert why_no_calls(fold([call | {"device": 0}])) is not None, "a library's, by CUPTI"
+
+
+def test_each_device_has_a_series_of_its_own_and_latest_adds_them_up() -> None:
+    rows = [GPU]
+    for at, (first, second) in enumerate(((5, 1), (7, 3)), 1):
+        rows.append(sample("torch.allocated_bytes", at, first * MIB))
+        rows.append(sample("torch.allocated_bytes", at, second * MIB) | {"device": 1})
+    rows.append(event(events.SAMPLE, 9, name="host.rss_bytes", bytes=GIB))
+    program = describe_program(fold(rows))
+    found = {(each.metric, each.device): each.series for each in program.series}
+    assert found["torch.allocated_bytes", 0].last.tolist() == [5 * MIB, 7 * MIB]
+    assert found["torch.allocated_bytes", 1].last.tolist() == [1 * MIB, 3 * MIB]
+    assert found["host.rss_bytes", None].peak == GIB
+    assert program.latest_bytes == {"torch.allocated_bytes": 10 * MIB, "host.rss_bytes": GIB}
