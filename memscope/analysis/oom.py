@@ -32,7 +32,7 @@ def explain_reading(reading: LogReading) -> Explanation:
     victims = victims_of(reading)
     if not victims:
         return _nothing(reading)
-    whole = replace(reading.context, servers=reading.context.servers | reading.servers)
+    whole = _whole_context(reading)
     explained = [
         explain_message(each.found.message, each.found.context.filled_by(whole)) for each in victims
     ]
@@ -41,6 +41,16 @@ def explain_reading(reading: LogReading) -> Explanation:
         notes=(*explained[0].notes, *_notes(reading, victims)),
         failures=tuple(map(_failure, victims, explained)),
     )
+
+
+def _whole_context(reading: LogReading) -> LogContext:
+    """What the log says anywhere, its messages included; a card's size where all have the same."""
+    context = reading.context.copy()
+    context.servers |= reading.servers
+    totals = {each.message.total for each in reading.found if each.message.total}
+    if len(totals) == 1:
+        context.accounts.setdefault("total", *totals)
+    return context
 
 
 def _failure(victim: Victim, explanation: Explanation) -> Failure:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memscope.analysis.explanation import Advice
-from memscope.analysis.oom_situation import Situation, lower_share
+from memscope.analysis.oom_situation import Situation, lower_share, torch_size
+from memscope.analysis.server_share import card_total
 
 # Diagnoses in which more room on the card, outside the server's share, would have helped.
 _ROOM_HELPS = ("fragmentation", "shortage", "private_pools", "pending_frees")
@@ -43,20 +44,23 @@ def _flag(name: str) -> str:
 
 
 def _smaller_share(situation: Situation) -> Iterator[Advice]:
-    name = _SHARES[situation.context.server]
-    total = situation.message.total
-    if total is None or not total.bytes:
-        yield Advice(f"{_flag(name)} lower", "leaves more of the card to activations")
+    name, message = _SHARES[situation.context.server], situation.message
+    total = message.total.bytes if message.total else card_total(situation.context)
+    if not total:
+        short = situation.shortfall
+        amount = f": take off {torch_size(short)} / its size (nvidia-smi)" if short else ""
+        yield Advice(f"{_flag(name)} lower", f"a share of the card{amount}", short or None)
         return
     shortfall = max(situation.shortfall, 1)
     share = situation.context.option(name)
     if share is None or not 0 < share <= 1:
-        step = -(-100 * shortfall // total.bytes) / 100
-        yield Advice(f"{_flag(name)} lower by {step:.2f}", "at least", round(step * total.bytes))
+        step = -(-100 * shortfall // total) / 100
+        reason = f"at least; a share of the card's {torch_size(total)}"
+        yield Advice(f"{_flag(name)} lower by {step:.2f}", reason, round(step * total))
         return
-    lower = lower_share(share, shortfall, total.bytes)
+    lower = lower_share(share, shortfall, total)
     if lower > 0:
-        freed = round((share - lower) * total.bytes)
+        freed = round((share - lower) * total)
         yield Advice(f"{_flag(name)} {lower:.2f}", f"at most; it was {share:.2f}", freed)
 
 

@@ -8,12 +8,11 @@ from memscope.analysis.explanation import Advice, Explanation, Share
 from memscope.analysis.oom_advice import WHO_HOLDS_IT, Counsel
 from memscope.analysis.oom_balance import CONTEXT_BYTES, OUTSIDE_SHARE
 from memscope.analysis.oom_situation import lower_share, raise_share, torch_size
+from memscope.analysis.server_share import higher_share, is_hopeless, unknown_share
 from memscope.interop.log_context import LogContext
 from memscope.interop.server_refusals import Refusal
 
 _NO_ALLOCATOR = Advice("PYTORCH_CUDA_ALLOC_CONF=...", "the budget is counted before it matters")
-# More than this share of a card is not to be had: context and libraries take the rest.
-_HIGHEST_SHARE = 0.98
 _OVERLARGE = "more than the card has"
 
 
@@ -105,12 +104,12 @@ def _kv(refusal: Refusal, context: LogContext) -> _Explained:
         help_.append(Advice(f"--max-model-len {refusal.fitting}", "at most", missing))
     else:
         help_.append(Advice("--max-model-len lower", "KV cache grows with it", missing))
-    help_ += [*_half_kv(context, needed.bytes, available.bytes), *_higher_share(context, missing)]
+    help_ += [*_half_kv(context, needed.bytes, available.bytes), *higher_share(context, missing)]
     help_ += [*_no_graphs(context), *_split(context, needed.bytes // 2)]
     no_help = [_NO_ALLOCATOR, Advice("--max-num-seqs lower", "one request alone does not fit")]
-    if _is_hopeless(context, missing):
+    if is_hopeless(context, missing):
         no_help.append(Advice("--gpu-memory-utilization higher alone", _OVERLARGE))
-    return "server_budget", why, Counsel(tuple(help_), tuple(no_help), _unknown_share(context))
+    return "server_budget", why, Counsel(tuple(help_), tuple(no_help), unknown_share(context))
 
 
 def _tokens(refusal: Refusal, context: LogContext) -> _Explained:
@@ -123,11 +122,19 @@ def _tokens(refusal: Refusal, context: LogContext) -> _Explained:
     help_ = [Advice(f"--max-model-len {fitting}", "at most")] if fitting else []
     if not _has_small_kv(context):
         help_.append(Advice("--kv-cache-dtype fp8", f"holds twice the tokens{halved}"))
-    help_ += [Advice("--gpu-memory-utilization higher", "more of the card for KV cache")]
-    help_ += [*_no_graphs(context), *_split(context, None)]
+    missing = _kv_of(context, wanted, fitting)
+    help_ += [*higher_share(context, missing), *_no_graphs(context), *_split(context, None)]
     no_help = (_NO_ALLOCATOR, Advice("--max-num-seqs lower", "one request alone does not fit"))
-    unknown = ("the bytes of KV cache a token", *_unknown_share(context))
+    unknown = ("the bytes of KV cache a token", *unknown_share(context))
     return "server_budget", why, Counsel(tuple(help_), no_help, unknown)
+
+
+def _kv_of(context: LogContext, wanted: int, fitting: int) -> int:
+    """Bytes of KV cache that ``wanted`` tokens lack; 0 where the log does not tell."""
+    available = context.accounts.get("kv")
+    if available is None or available.bytes <= 0 or not fitting:
+        return 0
+    return max(-(-available.bytes * (wanted - fitting) // fitting), 0)
 
 
 def _no_kv(refusal: Refusal, context: LogContext) -> _Explained:
@@ -142,8 +149,8 @@ def _no_kv(refusal: Refusal, context: LogContext) -> _Explained:
         f"vLLM has no memory for the KV cache: weights{spent} and activations take its share of "
         f"the card{short}."
     )
-    help_ = [*_higher_share(context, deficit or 0)]
-    help_ += [
+    help_ = [
+        *higher_share(context, deficit or 0),
         Advice("--max-num-batched-tokens lower", "the peak of activations follows it"),
         Advice("--max-num-seqs lower", "smaller activations and graphs"),
         *_no_graphs(context),
@@ -299,38 +306,10 @@ def _sequences(refusal: Refusal, context: LogContext) -> _Explained:
     )
     help_ = (
         Advice(f"--max-num-seqs {max(fitting, 1)}", "at most"),
-        Advice("--gpu-memory-utilization higher", "more states fit"),
+        *higher_share(context, 0),
     )
     no_help = (_NO_ALLOCATOR, Advice("--max-model-len lower", "the state does not grow with it"))
     return "server_budget", why, Counsel(help_, no_help, ("the bytes of one state",))
-
-
-def _total(context: LogContext) -> int | None:
-    """Bytes of the card as the log has them, or as its budget gives them."""
-    total, budget = context.accounts.get("total"), context.accounts.get("budget")
-    share = context.option("gpu_memory_utilization")
-    if total is not None and total.bytes > 0:
-        return total.bytes
-    return round(budget.bytes / share) if budget is not None and share else None
-
-
-def _higher_share(context: LogContext, missing: int) -> Iterator[Advice]:
-    total, share = _total(context), context.option("gpu_memory_utilization")
-    if total is None or share is None or not 0 < share <= 1:
-        least = f"by {torch_size(missing)} at least" if missing else "weights and KV share it"
-        yield Advice("--gpu-memory-utilization higher", least, missing or None)
-        return
-    higher = raise_share(share, max(missing, 1), total)
-    if higher <= _HIGHEST_SHARE:
-        gained = round((higher - share) * total)
-        yield Advice(f"--gpu-memory-utilization {higher:.2f}", f"it was {share:.2f}", gained)
-
-
-def _is_hopeless(context: LogContext, missing: int) -> bool:
-    total, share = _total(context), context.option("gpu_memory_utilization")
-    if total is None or share is None:
-        return False
-    return raise_share(share, max(missing, 1), total) > _HIGHEST_SHARE
 
 
 def _has_small_kv(context: LogContext) -> bool:
@@ -356,12 +335,6 @@ def _split(context: LogContext, frees: int | None) -> Iterator[Advice]:
     size = context.option("tensor_parallel_size")
     doubled = int(size) * 2 if size and 1 <= size <= 64 else 2
     yield Advice(f"--tensor-parallel-size {doubled}", "twice the cards, half on each", frees)
-
-
-def _unknown_share(context: LogContext) -> tuple[str, ...]:
-    if _total(context) is not None and context.option("gpu_memory_utilization") is not None:
-        return ()
-    return ("the card's size and the share: the log has no line with both",)
 
 
 def _shares(refusal: Refusal, context: LogContext) -> tuple[Share, ...]:

@@ -40,7 +40,10 @@ _SETTING = re.compile(
     r"((?:[a-z_]{3,40}:[\w.\[\]]{1,40},?){1,8})"
 )
 _ACCOUNTS = {
-    "total": rf"total_gpu_memory\(({SIZE})\)",
+    "total": (
+        r"(?:total_gpu_memory\(|Freememoryondevice(?:\w{2,8}:\d{1,4})?\([\d.]{1,12}(?:GiB)?/)"
+        rf"({SIZE})\)"
+    ),
     "budget": rf"gpu_memory_utilization\([\d.]{{1,8}}\)=({SIZE})",
     "weights": rf"(?:[Mm]odelloadingtook|[Mm]odelweightstake|[Ll]oadingmodelweightstook)({SIZE})",
     "activations": rf"activationpeakmemorytakes({SIZE})",
@@ -57,8 +60,8 @@ _ACCOUNTS = {
 }
 _ACCOUNT_PATTERNS = {name: re.compile(pattern) for name, pattern in _ACCOUNTS.items()}
 _ACCOUNT_WORDS = re.compile(
-    r"total_gpu_memory|[Ll]oading (?:took|model)|weights take|KV cache memory:|graph|Load weight"
-    r"|(?:Allocated|Active) memory"
+    r"total_gpu_memory|Free memory on device|[Ll]oading (?:took|model)|weights take"
+    r"|KV cache memory:|graph|Load weight|(?:Allocated|Active) memory"
 )
 SERVER_WORDS = ("sglang", "vllm", "EngineCore")
 # Lines that may teach something hold one of these.

@@ -1,0 +1,82 @@
+"""A share of the card: raised as one where the card's size is known, else told how to compute."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from memscope.analysis.explanation import Advice, Explanation
+from memscope.analysis.oom import explain_reading
+from memscope.interop.oom_message import read_log
+from tests.memscope.analysis.test_oom_ranks import message
+
+GIB = 2**30
+TOO_LITTLE = (
+    "To serve at least one request with the models's max seq len (40960), (10.00 GiB KV cache is "
+    "needed, which is larger than the available KV cache memory (8.00 GiB)."
+)
+TOKENS = (
+    "The model's max seq len (40960) is larger than the maximum number of tokens that can be "
+    "stored in KV cache (20480). Try increasing `gpu_memory_utilization`"
+)
+NO_BLOCKS = "ValueError: No available memory for the cache blocks. Try increasing"
+CARD = "Free memory on device (79.00/80.00 GiB) on startup. Desired GPU memory utilization is x\n"
+SHARE = "INFO non-default args: {'gpu_memory_utilization': 0.9}\n"
+
+
+def explain(text: str) -> Explanation:
+    return explain_reading(read_log(io.BytesIO(text.encode())))
+
+
+def share_advice(text: str) -> Advice:
+    found = [each for each in explain(text).help if "--gpu-memory-util" in each.setting]
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("log", "setting", "reason", "frees"),
+    [
+        (SHARE + CARD + TOO_LITTLE, "0.93", "at least; it was 0.90", round(0.03 * 80 * GIB)),
+        (CARD + TOO_LITTLE, "higher by 0.03", "a share of the card's 80.00 GiB", None),
+        (SHARE + TOO_LITTLE, "above 0.90", "a share of the card: add 2.00 GiB / its size", 2 * GIB),
+        (TOO_LITTLE, "higher", "a share of the card: add 2.00 GiB / its size", 2 * GIB),
+        (SHARE + CARD + "Available KV cache memory: 2.00 GiB\n" + TOKENS, "0.93", "0.90", None),
+        (SHARE + CARD + TOKENS, "above 0.90", "does not say how far", None),
+        (
+            SHARE + CARD + "Available KV cache memory: -3.00 GiB\n" + NO_BLOCKS,
+            "0.94",
+            "it was 0.90",
+            round(0.04 * 80 * GIB),
+        ),
+        (SHARE + NO_BLOCKS, "above 0.90", "does not say how far", None),
+    ],
+)
+def test_bytes_become_a_share_where_the_card_is_known(
+    log: str, setting: str, reason: str, frees: int | None
+) -> None:
+    advice = share_advice(log)
+    assert advice.setting == f"--gpu-memory-utilization {setting}"
+    assert reason in advice.reason
+    assert frees is None or advice.frees_bytes == frees
+
+
+def test_size_of_the_card_is_taken_from_another_message() -> None:
+    log = f"{SHARE}{message(0)}\n\n{TOO_LITTLE}"
+    assert share_advice(log).setting == "--gpu-memory-utilization 0.93"
+    unequal = f"{SHARE}{message(0)}\n{message(1).replace('80.00 GiB', '40.00 GiB')}\n{TOO_LITTLE}"
+    assert "a share of the card: add" in share_advice(unequal).reason
+
+
+@pytest.mark.parametrize("log", [TOO_LITTLE, SHARE + TOO_LITTLE, CARD + TOO_LITTLE])
+def test_no_share_is_told_in_bytes_alone(log: str) -> None:
+    advice = share_advice(log)
+    assert "GiB" not in advice.setting
+    assert "share of the card" in advice.reason
+
+
+def test_share_to_lower_is_a_share_too() -> None:
+    log = f"vllm serve m\n{message(0)}"
+    assert share_advice(log).setting == "--gpu-memory-utilization lower by 0.02"
+    assert "a share of the card's 80.00 GiB" in share_advice(log).reason
