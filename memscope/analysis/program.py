@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from memscope.analysis.series import Series
+from memscope.analysis.series import Series, joined
 from memscope.analysis.timeline import Timeline
 
 WINDOW_FACTS = ("policy", "device.0")  # said by programs that keep weights in a window
@@ -46,10 +46,19 @@ def has_window(timeline: Timeline) -> bool:
 
 
 def metric_series(timeline: Timeline, metric: str) -> Iterator[MetricSeries]:
-    """A series for each device that the metric was read on, in the order of devices."""
-    found = timeline.metric(metric)
-    for device, readings in found.items():
-        yield MetricSeries(metric, device if len(found) > 1 else None, readings.series)
+    """A series for each device that the metric was read on, in the order of devices.
+
+    What was read without a device is the first one's.
+    """
+    found: dict[int, Series] = {}
+    read = timeline.metric(metric)
+    first = next((device for device in read if device >= 0), -1)
+    for device, readings in read.items():
+        place = device if device >= 0 else first
+        known = found.get(place)
+        found[place] = readings.series if known is None else joined(known, readings.series)
+    for device, series in found.items():
+        yield MetricSeries(metric, device if len(found) > 1 else None, series)
 
 
 def _latest_bytes(series: tuple[MetricSeries, ...]) -> dict[str, int]:

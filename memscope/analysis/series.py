@@ -45,6 +45,17 @@ class Series:
         return float(self.last[-1])
 
 
+def joined(one: Series, other: Series) -> Series:
+    """The points of both, by time."""
+    t_ns = np.concatenate((one.t_ns, other.t_ns))
+    order = np.argsort(t_ns, kind="stable")
+    minimum, maximum, last = (
+        np.concatenate((getattr(one, name), getattr(other, name)))[order]
+        for name in ("minimum", "maximum", "last")
+    )
+    return Series(t_ns[order], minimum, maximum, last, one.readings + other.readings)
+
+
 class SeriesBuilder:
     """Takes readings in any portions; the same readings give the same series."""
 

@@ -103,9 +103,8 @@ def _line(found: MetricSeries, words: str, colour: str, dash: str) -> Line:
     """Of one device the colour tells the metric; of several it tells the device."""
     if found.device is None:
         return Line(words, colour, dash, found.series)
-    colour = COLOURS[max(found.device, 0) % len(COLOURS)]
-    place = "no device named" if found.device < 0 else f"device {found.device}"
-    return Line(f"{words}, {place}", colour, dash, found.series, found.device)
+    colour = COLOURS[found.device % len(COLOURS)]
+    return Line(f"{words}, device {found.device}", colour, dash, found.series, found.device)
 
 
 def _bands(timeline: Timeline) -> tuple[Band, ...]:

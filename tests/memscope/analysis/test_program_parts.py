@@ -46,3 +46,18 @@ def test_each_device_has_a_series_of_its_own_and_latest_adds_them_up() -> None:
     assert found["torch.allocated_bytes", 1].last.tolist() == [1 * MIB, 3 * MIB]
     assert found["host.rss_bytes", None].peak == GIB
     assert program.latest_bytes == {"torch.allocated_bytes": 10 * MIB, "host.rss_bytes": GIB}
+
+
+def test_what_was_read_without_a_device_is_the_first_ones() -> None:
+    rows = [
+        sample("torch.reserved_bytes", 1, 4 * MIB),
+        event(events.SAMPLE, 2, name="torch.reserved_bytes", bytes=6 * MIB),
+        sample("torch.reserved_bytes", 3, 5 * MIB),
+    ]
+    (found,) = describe_program(fold(rows)).series
+    assert found.device is None
+    assert found.series.maximum.tolist() == [4 * MIB, 6 * MIB, 5 * MIB]
+    assert describe_program(fold(rows)).latest_bytes == {"torch.reserved_bytes": 5 * MIB}
+    second = sample("torch.reserved_bytes", 4, MIB) | {"device": 1}
+    several = describe_program(fold([*rows, second])).series
+    assert [(each.device, each.series.readings) for each in several] == [(0, 3), (1, 1)]
