@@ -111,6 +111,9 @@ class FakeNvml:
         if not self.profile.can_start:
             raise FakeNvmlError("Driver Not Loaded")
 
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "580.1"
+
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
         if uuid != self.uuid:
             raise FakeNvmlError("Not Found")
@@ -147,6 +150,7 @@ class FakeTorch:
             mem_get_info=self.read_free,
             is_current_stream_capturing=lambda: self.is_capturing,
         )
+        self.version = SimpleNamespace(__version__="2.13.0", cuda="13.0")
         self.is_capturing = False
         self.free_threads: list[str] = []  # who asked for free bytes
         self._C = SimpleNamespace(_cuda_memoryStats=self.counters)

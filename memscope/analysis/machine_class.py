@@ -42,7 +42,7 @@ class MachineClass:
 def find_machine_class(timeline: Timeline) -> MachineClass:
     """The class of the machine that a recording was made on."""
     device = find_device(timeline)
-    version = timeline.fact("versions", "torch")
+    version = timeline.fact("versions", "torch") or timeline.fact("torch.version", "torch")
     torch = ".".join(version.split(".")[:2]) if isinstance(version, str) else ""
     if device is None:
         return MachineClass("no GPU", "none", None, torch)

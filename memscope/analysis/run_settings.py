@@ -60,7 +60,7 @@ _CUDA_DEVICE = re.compile(r"cuda\.\d{1,4}")
 # Facts of memscope's own: those not named above are what a run came to. Others are the program's.
 _OURS = re.compile(
     r"versions|model|policy|plan|product|host|link|test|kv|exit_code|watch(\.pace)?"
-    r"|run\.(kind|warmup_steps|step_source)|torch\.(allocator|map|private_pools)"
+    r"|run\.(kind|warmup_steps|step_source)|torch\.(allocator|map|private_pools|version)"
     r"|(cuda|device|context)\.\d{1,4}|cgroup(\.events)?|(cupti|nvml)(\..+)?|(probe|recorder)\..+",
     re.S,
 )
@@ -120,9 +120,9 @@ def _settings(header: Header, facts: Mapping[str, Any]) -> Iterator[tuple[str, P
         else:
             yield from _known(name, facts.get(key), field)
     yield from _devices(facts)
-    versions = facts.get("versions")
-    if isinstance(versions, dict):
-        for name in list(versions)[:MOST_VERSIONS]:
+    for key in ("nvml.driver", "torch.version", "versions"):
+        versions = facts.get(key)
+        for name in list(versions)[:MOST_VERSIONS] if isinstance(versions, dict) else ():
             yield from _known(name, versions, name)
     yield "host", header.host
     if header.rank is not None:

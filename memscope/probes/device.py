@@ -1,8 +1,9 @@
-"""What torch's devices are, and how its allocator is set: facts, once for each device."""
+"""Which torch it is, what its devices are, and how its allocator is set: facts, each once."""
 
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from memscope.probes.allocator import cuda_torch
@@ -10,14 +11,19 @@ from memscope.writer import Recorder
 
 
 class DeviceProbe:
-    """Records ``cuda.N`` for each device that torch has used, and ``torch.allocator``."""
+    """Records ``torch.version``, ``cuda.N`` for each device that torch has used, and
+    ``torch.allocator``."""
 
     name = "device"
 
     def __init__(self) -> None:
         self._known: set[int] = set()
+        self._has_version = False
 
     def __call__(self, recorder: Recorder) -> None:
+        if not self._has_version and (versions := read_versions()):
+            self._has_version = True
+            recorder.fact("torch.version", versions)
         torch = cuda_torch()
         if torch is None:
             return
@@ -28,6 +34,13 @@ class DeviceProbe:
                 recorder.fact("torch.allocator", read_settings(torch))
             self._known.add(device)
             recorder.fact(f"cuda.{device}", describe_device(torch, device))
+
+
+def read_versions() -> dict[str, str | None]:
+    """Of torch and of the CUDA that it was built for; none before the program has imported it."""
+    version = getattr(sys.modules.get("torch"), "version", None)
+    torch = getattr(version, "__version__", None)
+    return {"torch": str(torch), "cuda": getattr(version, "cuda", None)} if torch else {}
 
 
 def describe_device(torch: Any, device: int) -> dict[str, object]:

@@ -5,6 +5,7 @@ NVML is a library of its own beside CUDA, so that another thread may ask it at a
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import time
@@ -47,7 +48,7 @@ class NvmlProbe:
         if torch is None or "nvml" in self._absent:
             return
         known = len(self._absent)
-        if self._start():
+        if self._start(recorder):
             self._find_cards(torch)
             for device, card in tuple(self._cards.items()):
                 try:
@@ -74,7 +75,7 @@ class NvmlProbe:
             self._listed_at[device] = now
         return is_due
 
-    def _start(self) -> bool:
+    def _start(self, recorder: Recorder) -> bool:
         if self._is_ready:
             return True
         try:
@@ -85,7 +86,14 @@ class NvmlProbe:
             self._lack("nvml", error)
             return False
         self._is_ready = True
+        self._say_driver(recorder)
         return True
+
+    def _say_driver(self, recorder: Recorder) -> None:
+        with contextlib.suppress(Exception):  # whatever else it tells is worth as much without
+            version = self._nvml.nvmlSystemGetDriverVersion()
+            text = version.decode() if isinstance(version, bytes) else version  # of an old pynvml
+            recorder.fact("nvml.driver", {"driver": text})
 
     def _find_cards(self, torch: Any) -> None:
         for device in range(torch.cuda.device_count()):

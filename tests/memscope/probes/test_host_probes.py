@@ -135,7 +135,7 @@ def test_a_device_is_described_once_it_is_used(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     found = facts(read(DeviceProbe(), times=2))
-    assert set(found) == {"cuda.0", "torch.allocator"}
+    assert set(found) == {"torch.version", "cuda.0", "torch.allocator"}
     assert found["cuda.0"]["limit_bytes"] == 500
     assert found["torch.allocator"]["is_expandable"]
 

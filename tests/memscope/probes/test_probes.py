@@ -13,6 +13,7 @@ import pytest
 from memscope import events
 from memscope.analysis.timeline import read_timeline
 from memscope.probes.allocator import AllocatorProbe, read_counters
+from memscope.probes.device import DeviceProbe
 from memscope.probes.nvml import NvmlProbe
 from memscope.recording import open_recording
 from memscope.writer import Recorder
@@ -202,3 +203,22 @@ def test_probes_begin_on_the_programs_thread_and_read_once_more_at_the_end(tmp_p
         (last,) = [read_timeline(recording).latest("turn")]
     assert last is not None
     assert last.value == len(turns.turns)
+
+
+def test_driver_is_said_once(torch):
+    recorder = read(NvmlProbe(FakeNvml(MODERN)), times=3)
+    said = [row.data for row in recorder.of(events.FACT) if row.name == "nvml.driver"]
+    assert said == [{"driver": "580.1"}]
+
+
+def test_version_of_torch_is_said_once_it_is_imported(monkeypatch):
+    probe, recorder = DeviceProbe(), ListRecorder()
+    monkeypatch.setitem(sys.modules, "torch", FakeTorch(is_initialized=False))
+    monkeypatch.delitem(sys.modules, "torch")
+    probe(recorder)  # type: ignore[arg-type]
+    assert recorder.rows == []
+    monkeypatch.setitem(sys.modules, "torch", FakeTorch(is_initialized=False))
+    for _ in range(3):
+        probe(recorder)  # type: ignore[arg-type]
+    said = [(row.name, row.data) for row in recorder.of(events.FACT)]
+    assert said == [("torch.version", {"torch": "2.13.0", "cuda": "13.0"})]
