@@ -14,11 +14,14 @@ from memscope.analysis.oom_incident import Victim, saw_first, victims_of
 from memscope.analysis.oom_server_advice import server_help, server_no_help
 from memscope.analysis.oom_situation import Situation, torch_size
 from memscope.analysis.oom_words import write_why
+from memscope.analysis.oom_xla import explain_xla
 from memscope.analysis.refusal import explain_refusal
 from memscope.interop.log_context import LogContext
 from memscope.interop.log_lines import plain
+from memscope.interop.message_kinds import Message
 from memscope.interop.oom_formats import OomMessage
-from memscope.interop.oom_message import LogReading, Message
+from memscope.interop.oom_message import LogReading
+from memscope.interop.xla_messages import XlaMessage
 
 _KILLED = re.compile(r"\bKilled\b")
 KILLED_ADVICE = (
@@ -33,9 +36,7 @@ def explain_reading(reading: LogReading) -> Explanation:
     if not victims:
         return _nothing(reading)
     whole = _whole_context(reading)
-    explained = [
-        explain_message(each.found.message, each.found.context.filled_by(whole)) for each in victims
-    ]
+    explained = [_explain_victim(each, whole, is_alone=len(victims) == 1) for each in victims]
     return replace(
         explained[0],
         notes=(*explained[0].notes, *_notes(reading, victims)),
@@ -51,6 +52,16 @@ def _whole_context(reading: LogReading) -> LogContext:
     if len(totals) == 1:
         context.accounts.setdefault("total", *totals)
     return context
+
+
+def _explain_victim(victim: Victim, whole: LogContext, *, is_alone: bool) -> Explanation:
+    context = victim.found.context.filled_by(whole)
+    if not is_alone:
+        context.forget_pool()  # nobody says whose it is
+    message = victim.found.message
+    if message.device is None and isinstance(message, XlaMessage):
+        message = replace(message, device=victim.device)
+    return explain_message(message, context)
 
 
 def _failure(victim: Victim, explanation: Explanation) -> Failure:
@@ -69,6 +80,10 @@ def explain_message(message: Message, context: LogContext | None = None) -> Expl
     context = context or LogContext()
     if not isinstance(message, OomMessage):
         return explain_refusal(message, context)
+    if isinstance(message, XlaMessage):
+        return explain_xla(message, context)
+    if message.kind == "bare" and context.is_xla:
+        return explain_xla(XlaMessage("xla", message.backend, requested=message.requested), context)
     balance = Balance(message, _summed_pending(context))
     situation = Situation(message, balance, context)
     diagnosis = decide(balance)

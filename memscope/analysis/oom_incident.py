@@ -18,16 +18,21 @@ _Key: TypeAlias = tuple[Writer, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A process, or a device of a process, that ran out. ``line``: its first message's."""
+    """A process, or a device of a process, that ran out.
+
+    ``found``: its message that says most. ``line``: where its first one begins. ``device``: as any
+    of them names it.
+    """
 
     found: Found
     line: int
+    device: int | None = None
 
     @property
     def name(self) -> str:
         """Its process as the log names it, else its device, else ""."""
-        device = self.found.message.device
-        return self.found.writer.name or ("" if device is None else f"device {device}")
+        device = "" if self.device is None else f"device {self.device}"
+        return self.found.writer.name or device
 
 
 def victims_of(reading: LogReading) -> list[Victim]:
@@ -38,7 +43,7 @@ def victims_of(reading: LogReading) -> list[Victim]:
     """
     if not reading.found:
         retry = reading.last_retry
-        return [] if retry is None else [Victim(retry, retry.line)]
+        return [] if retry is None else [_victim([retry])]
     victims = sorted(
         (_victim(messages) for messages in _by_process(_incident(reading))),
         key=lambda victim: victim.line,
@@ -60,11 +65,11 @@ def weight(found: Found) -> int:
     message = found.message
     if not isinstance(message, OomMessage):
         return 1 if message.kind == "warmup" else 2
-    if message.kind == "bare":
+    if message.kind in ("bare", "xla_driver"):
         return 0
     if message.kind in ("torch", "async", "mps"):
         return 2 if message.figures >= 3 or message.is_beyond_exabyte else 1
-    return 2 if message.kind == "nvml" else 1
+    return 2 if message.kind in ("nvml", "xla", "xla_compile", "tensorflow") else 1
 
 
 def _incident(reading: LogReading) -> list[Found]:
@@ -79,7 +84,12 @@ def _incident(reading: LogReading) -> list[Found]:
 def _victim(messages: Sequence[Found]) -> Victim:
     """Its message that says most; the last of equals, as earlier ones may have been caught."""
     most = max(messages, key=lambda found: (weight(found), found.line))
-    return Victim(most, min(found.line for found in messages))
+    devices = (found.message.device for found in (most, *messages))
+    return Victim(
+        most,
+        min(found.line for found in messages),
+        next((device for device in devices if device is not None), None),
+    )
 
 
 def _by_process(incident: Sequence[Found]) -> list[list[Found]]:

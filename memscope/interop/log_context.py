@@ -39,6 +39,11 @@ _SETTING = re.compile(
     r"(PYTORCH_(?:[A-Z]{2,8}_)?ALLOC_CONF)['\"]?\s{0,2}[=:]\s{0,2}['\"]?"
     r"((?:[a-z_]{3,40}:[\w.\[\]]{1,40},?){1,8})"
 )
+_XLA_SETTING = re.compile(
+    r"\b(XLA_(?:PYTHON_)?CLIENT_(?:MEM_FRACTION|PREALLOCATE|ALLOCATOR))['\"]?\]?\s{0,2}[=:,]\s{0,2}"
+    r"['\"]?([\w.]{1,16})"
+)
+_XLA = re.compile(r"(?:Xla|Jax)RuntimeError|\bjaxlib\b")
 _ACCOUNTS = {
     "total": (
         r"(?:total_gpu_memory\(|Freememoryondevice(?:\w{2,8}:\d{1,4})?\([\d.]{1,12}(?:GiB)?/)"
@@ -55,6 +60,10 @@ _ACCOUNTS = {
     ),
     "before_weights": rf"Loadweightbegin\..{{0,20}}availmem=({SIZE})",
     "after_weights": rf"Loadweightend\..{{0,200}}?availmem=({SIZE})",
+    "xla_limit": (
+        r"(?:^Limit:|memory_limit_:|XLAbackend(?:allocating|willuseupto))(\d{1,20})(?:$|bytes|avail)"
+    ),
+    "xla_in_use": r"^InUse:(\d{1,20})$",
     "summary_allocated": rf"Allocatedmemory\|({SIZE})",
     "summary_active": rf"Activememory\|({SIZE})",
 }
@@ -62,6 +71,7 @@ _ACCOUNT_PATTERNS = {name: re.compile(pattern) for name, pattern in _ACCOUNTS.it
 _ACCOUNT_WORDS = re.compile(
     r"total_gpu_memory|Free memory on device|[Ll]oading (?:took|model)|weights take"
     r"|KV cache memory:|graph|Load weight|(?:Allocated|Active) memory"
+    r"|^Limit: |^InUse: |memory_limit_|XLA backend"
 )
 SERVER_WORDS = ("sglang", "vllm", "EngineCore")
 # Lines that may teach something hold one of these.
@@ -100,6 +110,13 @@ WORDS = (
     "Load weight",
     "| Allocated mem",
     "| Active mem",
+    "XLA_",
+    "XLA backend",
+    "XlaRuntime",
+    "JaxRuntime",
+    "Limit:   ",
+    "InUse:   ",
+    "memory_limit_",
 )
 
 
@@ -113,6 +130,7 @@ class LogContext:
     settings: str = ""
     options: dict[str, str] = field(default_factory=dict)
     accounts: dict[str, Size] = field(default_factory=dict)
+    is_xla: bool = False
 
     @property
     def server(self) -> str:
@@ -140,6 +158,7 @@ class LogContext:
             self.settings or later.settings,
             {**later.options, **self.options},
             {**later.accounts, **self.accounts},
+            self.is_xla or later.is_xla,
         )
 
     def copy(self) -> LogContext:
@@ -151,7 +170,13 @@ class LogContext:
             self.settings,
             dict(self.options),
             dict(self.accounts),
+            self.is_xla,
         )
+
+    def forget_pool(self) -> None:
+        """Leave out what XLA's allocator said of its pool."""
+        for name in ("xla_limit", "xla_in_use"):
+            self.accounts.pop(name, None)
 
     def add(self, line: str, squeezed: str) -> None:
         """Learn from one line, given with and without its white space."""
@@ -162,6 +187,9 @@ class LogContext:
             self.options[match[1].replace("-", "_")] = match[2]
         for match in _FLAG.finditer(line):
             self.options[match[1].replace("-", "_")] = "True"
+        for match in _XLA_SETTING.finditer(line):
+            self.options[match[1]] = match[2]
+        self.is_xla = self.is_xla or _XLA.search(line) is not None
         if version := _TORCH.search(line):
             self.torch_version = tuple(int(part) for part in version[1].split("."))
         setting = _SETTING.search(line)
@@ -173,6 +201,6 @@ class LogContext:
     def _add_accounts(self, squeezed: str) -> None:
         for name, pattern in _ACCOUNT_PATTERNS.items():
             match = pattern.search(squeezed)
-            size = parse_size(match[1]) if match else None
+            size = parse_size(match[1]) or parse_size(f"{match[1]}bytes") if match else None
             if size is not None:
                 self.accounts[name] = size

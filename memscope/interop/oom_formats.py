@@ -84,7 +84,6 @@ VAGUE_NEEDLES = {
         "_STATUS_ALLOC_FAILED",
         "cudaruntimeerror(2):outofmemory",
         "'outofmemory'",
-        "RESOURCE_EXHAUSTED:Outofmemory",
         "OutOfMemoryError:",
         "CUDAoutofmemory",
         "HIPoutofmemory",

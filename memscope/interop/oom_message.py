@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO
 
-from memscope.interop import log_context, oom_formats, server_refusals
+from memscope.interop import log_context, message_kinds, oom_formats
 from memscope.interop.log_context import LogContext
 from memscope.interop.log_end import LogEnd
 from memscope.interop.log_lines import prefix_of, split_prefix, squeeze
 from memscope.interop.log_repeats import LogRepeats
 from memscope.interop.log_search import Line, LogSearch
 from memscope.interop.log_writer import Writer, find_writer
-from memscope.interop.message_starts import STRONG, earliest
-from memscope.interop.oom_formats import OomMessage, parse_message
-from memscope.interop.server_refusals import Refusal, parse_refusal
-
-Message: TypeAlias = OomMessage | Refusal
+from memscope.interop.message_kinds import STRONG, Message, earliest
+from memscope.interop.oom_formats import OomMessage
+from memscope.interop.server_refusals import Refusal
 
 MAX_MESSAGE_CHARACTERS = 2000
 MAX_OPEN = 64
@@ -38,15 +36,9 @@ _MAX_RECENT = 32
 _LINES_TO_OTHER_HALF = 8
 
 _ROOT_CAUSE = "(first observed failure)"  # of torchrun's summary, which goes on with its rank
-_WORDS = (
-    *oom_formats.WORDS,
-    *server_refusals.WORDS,
-    *log_context.WORDS,
-    _ROOT_CAUSE,
-    "(local_rank:",
-)
+_WORDS = (*message_kinds.WORDS, *log_context.WORDS, _ROOT_CAUSE, "(local_rank:")
 _RANK = re.compile(r"rank:(\d{1,6})\(local_rank:")
-_SUSPICIOUS = re.compile("|".join(map(re.escape, (*oom_formats.WORDS, *server_refusals.WORDS))))
+_SUSPICIOUS = re.compile("|".join(map(re.escape, message_kinds.WORDS)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +258,7 @@ class _Reader:
         if text not in self._recent:
             if len(self._recent) >= _MAX_RECENT:
                 self._recent.clear()
-            self._recent[text] = _parse(kind, text)
+            self._recent[text] = message_kinds.parse(kind, text)
         return self._recent[text]
 
     def _keep(self, found: Found) -> None:
@@ -292,9 +284,3 @@ def _tail(source: str, before: str) -> str:
     lines = before.rstrip("\n").rsplit("\n", 1)
     writer, text = split_prefix(lines[-1])
     return squeeze(text)[-_TAIL_CHARACTERS:] if writer in ("", source) else ""
-
-
-def _parse(kind: str, text: str) -> Message | None:
-    if kind in server_refusals.NEEDLES:
-        return parse_refusal(kind, text)
-    return parse_message(kind, text)

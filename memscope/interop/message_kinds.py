@@ -1,0 +1,52 @@
+"""Kinds of messages about memory: how their lines look, where they begin, and who reads them."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from memscope.interop import oom_formats, server_refusals, xla_messages
+from memscope.interop.oom_formats import OomMessage
+from memscope.interop.server_refusals import Refusal
+
+Message: TypeAlias = OomMessage | Refusal
+
+# By kind, those whose text says more than that memory ran out.
+STRONG = {**oom_formats.NEEDLES, **xla_messages.NEEDLES, **server_refusals.NEEDLES}
+WORDS = (*oom_formats.WORDS, *xla_messages.WORDS, *server_refusals.WORDS)
+
+_STARTS = {
+    **dict.fromkeys(xla_messages.NEEDLES, xla_messages.start_of),
+    **dict.fromkeys(server_refusals.NEEDLES, server_refusals.start_of),
+}
+
+
+def parse(kind: str, text: str) -> Message | None:
+    """The message of ``kind`` at the start of ``text``; None where it is none after all."""
+    if kind in xla_messages.NEEDLES:
+        return xla_messages.parse_xla(kind, text)
+    if kind in server_refusals.NEEDLES:
+        return server_refusals.parse_refusal(kind, text)
+    return oom_formats.parse_message(kind, text)
+
+
+def earliest(
+    needles: dict[str, tuple[str, ...]], text: str, start: int = 0
+) -> tuple[str, int] | None:
+    """Kind and place of the first message that begins in ``text`` at ``start`` or later."""
+    nearest: tuple[str, int] | None = None
+    for kind, texts in needles.items():
+        for needle in texts:
+            begin = _begin_of(kind, needle, text, start)
+            if begin is not None and (nearest is None or begin < nearest[1]):
+                nearest = kind, begin
+    return nearest
+
+
+def _begin_of(kind: str, needle: str, text: str, start: int) -> int | None:
+    place = text.find(needle, start)
+    while place >= 0:
+        begin = _STARTS.get(kind, oom_formats.start_of)(kind, text, place)
+        if begin is not None and begin >= start:
+            return begin
+        place = text.find(needle, place + 1)
+    return None

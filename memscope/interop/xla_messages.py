@@ -1,0 +1,109 @@
+"""Out-of-memory messages of XLA, JAX's compiler, and of TensorFlow, which shares its allocator.
+
+GPUs: xla/tsl/framework/bfc_allocator.cc and the RESOURCE_EXHAUSTED errors of its callers, with the
+buffers of the program that asked (xla/service/buffer_assignment.cc); the driver's refusals from
+xla/stream_executor. TPUs print "G" for GiB, once a program is compiled that cannot fit, and where
+an allocation fails. Texts come without white space.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from memscope.interop.oom_formats import OomMessage
+from memscope.interop.sizes import SIZE, Size, parse_size
+
+
+@dataclass(frozen=True, slots=True)
+class XlaMessage(OomMessage):
+    """One message. ``kind``: as in NEEDLES. What its text does not say is None.
+
+    ``arguments``, ``outputs``, ``temporaries``: buffers of the program that did not fit; outputs
+    without those that reuse an argument.
+    """
+
+    arguments: Size | None = None
+    outputs: Size | None = None
+    temporaries: Size | None = None
+
+
+# "xla": an allocation failed. "xla_compile": a program needs more than the device has. "xla_pool":
+# the allocator's own warning. "xla_driver": the driver refused to enlarge XLA's pool.
+NEEDLES = {
+    "xla": (
+        "RESOURCE_EXHAUSTED:Outofmemory",
+        "Resourceexhausted:Outofmemory",
+        "RESOURCE_EXHAUSTED:Failedtoallocaterequest",
+        "Resourceexhausted:Failedtoallocaterequest",
+        "Thatwasnotpossible.Thereare",
+    ),
+    "xla_compile": ("Ranoutofmemoryinmemoryspace",),
+    "xla_pool": ("_bfc)ranoutofmemorytryingtoallocate",),
+    "xla_driver": ("bytes)fromdevice:",),
+    "tensorflow": ("OOMwhenallocatingtensorwithshape",),
+}
+WORDS = ("OOM when", "was not possible", "from device:")
+_BEGINS = {
+    "xla": ("Attemptingtoallocate", 48),
+    "xla_pool": ("Allocator(", 24),
+    "xla_driver": ("ailedtoallocate", 64),
+}
+
+
+def start_of(kind: str, text: str, place: int) -> int | None:
+    """Where the message begins whose needle is at ``place``; None where it is none."""
+    if kind not in _BEGINS or text.startswith(("RESOURCE", "Resource"), place):
+        return place
+    words, most = _BEGINS[kind]
+    begin = text.rfind(words, max(place - most, 0), place)
+    return None if begin < 0 else begin
+
+
+_ASKED = re.compile(
+    rf"(?:allocate|allocating|requestfor)(?:({SIZE})|([\d.]{{1,12}}[KMG])[.(])(?:\((\d{{1,20}}B)\))?"
+)
+_FREE = re.compile(r"Thereare([\d.]{1,12}[KMG])free")
+_USED = re.compile(r"Used([\d.]{1,12}[KMGT])of([\d.]{1,12}[KMGT])")
+_DEVICE = re.compile(r"GPU_(\d{1,4})_bfc|deviceordinal(\d{1,4})|device:GPU:(\d{1,4})")
+_ARGUMENTS = re.compile(rf"parameterallocation:({SIZE})")
+_OUTPUTS = re.compile(rf"maybe_live_outallocation:({SIZE})")
+_TEMPORARIES = re.compile(rf"preallocatedtempallocation:({SIZE})")
+_NO_FAILURE = "indicatesthatthisisnotafailure"
+
+
+def parse_xla(kind: str, text: str) -> XlaMessage | None:
+    """The message of ``kind`` at the start of ``text``; None for a warning that nothing failed."""
+    if kind == "xla_pool" and _NO_FAILURE in text:
+        return None
+    device = _DEVICE.search(text[:600])
+    used = _USED.search(text[:400]) if kind == "xla_compile" else None
+    free = _FREE.search(text[:200])
+    return XlaMessage(
+        kind,
+        backend="TPU" if used or free else "CUDA",
+        device=next(int(group) for group in device.groups() if group) if device else None,
+        requested=_short_size(used[1]) if used else _asked(text[:200]),
+        total=_short_size(used[2]) if used else None,
+        free=_short_size(free[1]) if free else None,
+        arguments=_find(_ARGUMENTS, text),
+        outputs=_find(_OUTPUTS, text),
+        temporaries=_find(_TEMPORARIES, text),
+    )
+
+
+def _find(pattern: re.Pattern[str], text: str) -> Size | None:
+    match = pattern.search(text)
+    return parse_size(match[1]) if match else None
+
+
+def _asked(text: str) -> Size | None:
+    match = _ASKED.search(text)
+    if match is None:
+        return None
+    return parse_size(match[3] or match[1] or "") or _short_size(match[2] or "")
+
+
+def _short_size(text: str) -> Size | None:
+    """ "21.95G" as a size."""
+    return parse_size(f"{text}iB")
