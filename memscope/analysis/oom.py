@@ -82,7 +82,7 @@ def explain_message(message: Message, context: LogContext | None = None) -> Expl
         return explain_refusal(message, context)
     if isinstance(message, XlaMessage):
         return explain_xla(message, context)
-    if message.kind == "bare" and context.is_xla:
+    if message.kind == "bare" and context.xla:
         return explain_xla(XlaMessage("xla", message.backend, requested=message.requested), context)
     balance = Balance(message, _summed_pending(context))
     situation = Situation(message, balance, context)

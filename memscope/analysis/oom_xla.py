@@ -73,6 +73,8 @@ class Pool:
     def needed_fraction(self) -> float | None:
         """The least fraction that holds what was in use and the request; None if not known."""
         fraction = self.fraction or DEFAULT_FRACTION
+        if self.context.xla == "torch_xla" or self.message.kind == "tensorflow":
+            return None
         if self.limit is None or self.in_use is None or not 0 < fraction <= 1 or not self.limit:
             return None
         needed = (self.in_use + self.wanted) * fraction / self.limit
@@ -194,6 +196,14 @@ def _help(diagnosis: str, pool: Pool) -> Iterator[Advice]:
         yield Advice("TF_GPU_ALLOCATOR=cuda_malloc_async", "where memory is fragmented")
         yield Advice("TF_FORCE_GPU_ALLOW_GROWTH=true", "where another program needs the card, too")
         return
+    if pool.context.xla == "torch_xla":
+        yield Advice(
+            "smaller batch or sequence, activation checkpointing",
+            "smaller temporaries",
+            pool.missing or None,
+        )
+        yield Advice("sharding over more devices", "fewer bytes on each")
+        return
     if pool.message.backend != "TPU":
         yield from _raised_fraction(diagnosis, pool)
         yield from _preallocation(diagnosis, pool)
@@ -237,7 +247,7 @@ def _donated(pool: Pool) -> int | None:
 
 
 def _no_help(pool: Pool) -> Iterator[Advice]:
-    if pool.message.kind == "tensorflow":
+    if pool.message.kind == "tensorflow" or pool.context.xla == "torch_xla":
         return
     if pool.message.backend == "TPU":
         yield Advice(f"{_FRACTIONS[1]}, {_PREALLOCATE}", "read on GPUs only")
@@ -251,7 +261,10 @@ def _no_help(pool: Pool) -> Iterator[Advice]:
 def _unknown(diagnosis: str, pool: Pool) -> Iterator[str]:
     if pool.message.backend != "TPU" and pool.limit is None:
         yield "what was in use: with TF_CPP_MIN_LOG_LEVEL=0 the log has the pool's limit and use"
-    if diagnosis in ("memory_fraction", "shortage") and pool.limit and not pool.fraction:
+    is_assumed = pool.needed_fraction is not None and not pool.fraction
+    if is_assumed and diagnosis in ("memory_fraction", "shortage"):
         yield f"the fraction: not in the log; JAX's default of {DEFAULT_FRACTION} is assumed"
-    if pool.message.kind != "tensorflow":
+    if pool.message.kind == "tensorflow" or pool.context.xla == "torch_xla":
+        yield "which tensors hold it"
+    else:
         yield "which arrays hold it: jax.profiler.save_device_memory_profile tells"

@@ -30,7 +30,7 @@ _OPTION = re.compile(
 _FLAG = re.compile(r"--(enforce-eager|disable-cuda-graph)(?![\w-])")
 _SERVERS = (
     ("sglang", re.compile(r"sglang|mem[-_]fraction[-_]static")),
-    ("vllm", re.compile(r"\bvllm\b|gpu[-_]memory[-_]utilization|EngineCore")),
+    ("vllm", re.compile(r"\bvllm\b|gpu[-_]memory[-_]utilization|EngineCore|VllmWorker")),
 )
 _TORCH = re.compile(
     r"(?:\btorch(?:==|[ :]{1,2}v?|-)|PyTorch version: )(\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)"
@@ -43,7 +43,7 @@ _XLA_SETTING = re.compile(
     r"\b(XLA_(?:PYTHON_)?CLIENT_(?:MEM_FRACTION|PREALLOCATE|ALLOCATOR))['\"]?\]?\s{0,2}[=:,]\s{0,2}"
     r"['\"]?([\w.]{1,16})"
 )
-_XLA = re.compile(r"(?:Xla|Jax)RuntimeError|\bjaxlib\b")
+_XLA = re.compile(r"(?:Xla|Jax)RuntimeError|torch_xla[/.]")
 _ACCOUNTS = {
     "total": (
         r"(?:total_gpu_memory\(|Freememoryondevice(?:\w{2,8}:\d{1,4})?\([\d.]{1,12}(?:GiB)?/)"
@@ -112,6 +112,7 @@ WORDS = (
     "| Active mem",
     "XLA_",
     "XLA backend",
+    "torch_xla",
     "XlaRuntime",
     "JaxRuntime",
     "Limit:   ",
@@ -122,7 +123,7 @@ WORDS = (
 
 @dataclass(slots=True)
 class LogContext:
-    """What was said so far; the last word counts."""
+    """What was said so far; the last word counts. ``xla``: who runs on it: "jax", "torch_xla"."""
 
     servers: set[str] = field(default_factory=set)
     torch_version: tuple[int, ...] = ()
@@ -130,7 +131,7 @@ class LogContext:
     settings: str = ""
     options: dict[str, str] = field(default_factory=dict)
     accounts: dict[str, Size] = field(default_factory=dict)
-    is_xla: bool = False
+    xla: str = ""
 
     @property
     def server(self) -> str:
@@ -158,7 +159,7 @@ class LogContext:
             self.settings or later.settings,
             {**later.options, **self.options},
             {**later.accounts, **self.accounts},
-            self.is_xla or later.is_xla,
+            self.xla or later.xla,
         )
 
     def copy(self) -> LogContext:
@@ -170,8 +171,14 @@ class LogContext:
             self.settings,
             dict(self.options),
             dict(self.accounts),
-            self.is_xla,
+            self.xla,
         )
+
+    def add_server(self, text: str) -> None:
+        """Learn which server wrote ``text``, part of a line or what loggers put before it."""
+        for name, pattern in _SERVERS:
+            if name not in self.servers and pattern.search(text):
+                self.servers.add(name)
 
     def forget_pool(self) -> None:
         """Leave out what XLA's allocator said of its pool."""
@@ -180,16 +187,15 @@ class LogContext:
 
     def add(self, line: str, squeezed: str) -> None:
         """Learn from one line, given with and without its white space."""
-        for name, pattern in _SERVERS:
-            if name not in self.servers and pattern.search(line):
-                self.servers.add(name)
+        self.add_server(line)
         for match in _OPTION.finditer(line):
             self.options[match[1].replace("-", "_")] = match[2]
         for match in _FLAG.finditer(line):
             self.options[match[1].replace("-", "_")] = "True"
         for match in _XLA_SETTING.finditer(line):
             self.options[match[1]] = match[2]
-        self.is_xla = self.is_xla or _XLA.search(line) is not None
+        if found := _XLA.search(line):
+            self.xla = "torch_xla" if found[0][0] == "t" else self.xla or "jax"
         if version := _TORCH.search(line):
             self.torch_version = tuple(int(part) for part in version[1].split("."))
         setting = _SETTING.search(line)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Generic, TypeVar
 
 from memscope.interop.log_writer import Writer
 
 MAX_WRITERS = 1 << 16
 
-MessageT = TypeVar("MessageT", bound=Hashable)
 
-
-class LogRepeats(Generic[MessageT]):
+class LogRepeats:
     """Whose messages have been seen.
 
     A launcher or an engine that says the same as one of its processes repeats it; another process
@@ -20,28 +17,29 @@ class LogRepeats(Generic[MessageT]):
     """
 
     def __init__(self) -> None:
-        self._named: dict[MessageT, set[Writer]] = {}
-        self._unclaimed: dict[MessageT, set[Writer]] = {}
+        self._named: dict[int, set[Writer]] = {}  # by a message's hash, which is smaller
+        self._unclaimed: dict[int, set[Writer]] = {}
         self._writers = 0
 
-    def is_repeat(self, message: MessageT, writer: Writer) -> bool:
+    def is_repeat(self, message: Hashable, writer: Writer) -> bool:
         """Whether ``message`` is known of ``writer``, or of one that may be the same."""
         if self._writers > MAX_WRITERS:
             self._forget()
-        named = self._named.setdefault(message, set())
+        key = hash(message)
+        named = self._named.setdefault(key, set())
         is_known = writer in named
         if not is_known:
-            is_known = self._claim(message, writer)
+            is_known = self._claim(key, writer)
             before = len(named)
             named.update(writer.coarser())
             self._writers += len(named) - before
             if not is_known:
-                self._unclaimed.setdefault(message, set()).add(writer)
+                self._unclaimed.setdefault(key, set()).add(writer)
         return is_known
 
-    def _claim(self, message: MessageT, writer: Writer) -> bool:
+    def _claim(self, key: int, writer: Writer) -> bool:
         """Whether the message stands there already under a coarser name, once for each."""
-        unclaimed = self._unclaimed.get(message, set())
+        unclaimed = self._unclaimed.get(key, set())
         for coarser in writer.coarser()[1:]:
             if coarser in unclaimed:
                 unclaimed.discard(coarser)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 _PLACE = re.compile(
     r"\[pod/(?P<pod>[\w.-]{1,253})/[\w.-]{1,63}\]"  # kubectl logs --prefix
+    r"|^(?P<stern>[\w.]{1,80}-[\w.-]{1,160}) [\w.-]{1,63} \["  # stern
     r"|(?:^|\s)(?P<container>[\w.-]{1,60}[-_]\d{1,6})\s{1,40}\|"  # docker compose logs
 )
 _GLOBAL = (
@@ -47,7 +48,8 @@ class Writer:
 def find_writer(prefix: str) -> Writer:
     """Who wrote a line that begins with ``prefix``."""
     place = _PLACE.search(prefix)
-    return Writer((place["pod"] or place["container"]) if place else "", _ranks(prefix))
+    names = [name for name in place.groups() if name] if place else [""]
+    return Writer(names[0], _ranks(prefix))
 
 
 def _ranks(prefix: str) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ class _Reader:
         self._deadline = 0
         self._halves: dict[str, tuple[str, int]] = {}
         self._recent: dict[str, Message | None] = {}
-        self._repeats: LogRepeats[Message] = LogRepeats()
+        self._repeats = LogRepeats()
         self._is_root_cause = False
         self._context = LogContext()  # shared by the messages before which it was the same
 
@@ -134,6 +134,7 @@ class _Reader:
         squeezed = squeeze(text)
         if line.has_word:
             self._reading.context.add(text, squeezed)
+            self._reading.context.add_server(source)
             self._note_root_cause(squeezed)
         if self._open and line.number > self._deadline:
             self._close_old(line.number)

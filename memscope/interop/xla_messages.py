@@ -61,7 +61,7 @@ def start_of(kind: str, text: str, place: int) -> int | None:
 
 
 _ASKED = re.compile(
-    rf"(?:allocate|allocating|requestfor)(?:({SIZE})|([\d.]{{1,12}}[KMG])[.(])(?:\((\d{{1,20}}B)\))?"
+    rf"(?:allocate|allocating|requestfor)(?:({SIZE})|([\d.]{{1,12}}[KMG])[.(])(?:\((\d{{1,20}}(?:B|bytes))\))?"
 )
 _FREE = re.compile(r"Thereare([\d.]{1,12}[KMG])free")
 _USED = re.compile(r"Used([\d.]{1,12}[KMGT])of([\d.]{1,12}[KMGT])")

@@ -197,6 +197,18 @@ def test_tensorflow_gets_neither_jaxs_nor_torchs_advice() -> None:
     assert help_for(explanation, "TF_GPU_ALLOCATOR=cuda_malloc_async")
 
 
+def test_torch_on_xla_gets_neither_jaxs_nor_cudas_settings() -> None:
+    explanation = explain(
+        '  File "/venv/torch_xla/core/xla_model.py", line 1, in mark_step\n'
+        "RuntimeError: Bad StatusOr access: RESOURCE_EXHAUSTED: Attempting to allocate 1.50G. That "
+        "was not possible. There are 1.25G free.; (0x0x0_HBM0)"
+    )
+    assert explanation.diagnosis == "shortage"
+    assert help_for(explanation, "smaller batch").frees_bytes == GIB // 4
+    shown = json.dumps(explanation.to_json())
+    assert not [word for word in (*TORCH_WORDS, "jax", "XLA_") if word in shown]
+
+
 def test_torch_in_a_program_that_names_jax_keeps_torchs_advice() -> None:
     explanation = explain(
         "XLA_PYTHON_CLIENT_PREALLOCATE=false python train.py\n"

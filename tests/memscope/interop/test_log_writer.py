@@ -24,6 +24,7 @@ RANK_3, RANK_4 = Writer("", ("rank 3",)), Writer("", ("rank 4",))
         ("[pod/trainer-0/main] [rank3]: ", "trainer-0, rank 3"),
         ("[pod/trainer-0/main] 2026-04-19T12:21:55.609123456Z [rank3]: ", "trainer-0, rank 3"),
         ("trainer-2  | [rank1]: ", "trainer-2, rank 1"),
+        ("trainer-0 main [rank3]: ", "trainer-0, rank 3"),
         ("[2026-04-19 12:21:55 DP1 TP3] ", "DP1 TP3"),
         ("(Worker_DP0_TP1_EP1 pid=7) ERROR 07-08 01:30:59 [x.py:387] ", "DP0 TP1 EP1"),
         ("(VllmWorker rank=1 pid=123) ERROR 07-08 01:30:59 [x.py:387] ", "rank 1"),
@@ -40,7 +41,7 @@ def test_prefixes_say_who_wrote_a_line(prefix: str, name: str) -> None:
 
 
 def repeats(*writers: Writer) -> list[bool]:
-    log: LogRepeats[str] = LogRepeats()
+    log = LogRepeats()
     return [log.is_repeat("message", writer) for writer in writers]
 
 
@@ -65,6 +66,6 @@ def test_what_launchers_and_engines_say_again_counts_once(
 
 
 def test_other_messages_are_no_repeats() -> None:
-    log: LogRepeats[str] = LogRepeats()
+    log = LogRepeats()
     assert not log.is_repeat("one", RANK_3)
     assert not log.is_repeat("two", RANK_3)
