@@ -7,12 +7,18 @@ from collections.abc import Callable, Iterator
 from memscope.analysis.explanation import Advice, Explanation, Share
 from memscope.analysis.oom_advice import WHO_HOLDS_IT, Counsel
 from memscope.analysis.oom_balance import CONTEXT_BYTES, OUTSIDE_SHARE
-from memscope.analysis.oom_situation import lower_share, raise_share, torch_size
+from memscope.analysis.oom_situation import lower_share, torch_size
+from memscope.analysis.refusal_sglang import (
+    NO_ALLOCATOR,
+    Explained,
+    explain_no_kv,
+    explain_slots,
+    explain_unbalanced,
+)
 from memscope.analysis.server_share import higher_share, is_hopeless, unknown_share
 from memscope.interop.log_context import LogContext
 from memscope.interop.server_refusals import Refusal
 
-_NO_ALLOCATOR = Advice("PYTORCH_CUDA_ALLOC_CONF=...", "the budget is counted before it matters")
 _OVERLARGE = "more than the card has"
 
 
@@ -43,10 +49,7 @@ def _device_name(refusal: Refusal) -> str:
     return "card" if refusal.total is not None else "the server's share"
 
 
-_Explained = tuple[str, str, Counsel]
-
-
-def _free(refusal: Refusal, context: LogContext) -> _Explained:
+def _free(refusal: Refusal, context: LogContext) -> Explained:
     total, free, wanted = refusal.total, refusal.free, refusal.requested
     if total is None or free is None or wanted is None or not total.bytes:
         return "unknown", "vLLM found less memory free than it wants.", Counsel()
@@ -78,7 +81,7 @@ def _free(refusal: Refusal, context: LogContext) -> _Explained:
             ),
         ),
         no_help=(
-            _NO_ALLOCATOR,
+            NO_ALLOCATOR,
             Advice("--max-model-len lower", "the share is compared before the model is looked at"),
         ),
         unknown=(("who holds the rest",) if has_others else ())
@@ -87,7 +90,7 @@ def _free(refusal: Refusal, context: LogContext) -> _Explained:
     return ("outside" if has_others else "server_budget"), why, counsel
 
 
-def _kv(refusal: Refusal, context: LogContext) -> _Explained:
+def _kv(refusal: Refusal, context: LogContext) -> Explained:
     needed, available = refusal.requested, refusal.available
     if needed is None or available is None:
         return "server_budget", "One request of full length does not fit.", Counsel()
@@ -106,13 +109,13 @@ def _kv(refusal: Refusal, context: LogContext) -> _Explained:
         help_.append(Advice("--max-model-len lower", "KV cache grows with it", missing))
     help_ += [*_half_kv(context, needed.bytes, available.bytes), *higher_share(context, missing)]
     help_ += [*_no_graphs(context), *_split(context, needed.bytes // 2)]
-    no_help = [_NO_ALLOCATOR, Advice("--max-num-seqs lower", "one request alone does not fit")]
+    no_help = [NO_ALLOCATOR, Advice("--max-num-seqs lower", "one request alone does not fit")]
     if is_hopeless(context, missing):
         no_help.append(Advice("--gpu-memory-utilization higher alone", _OVERLARGE))
     return "server_budget", why, Counsel(tuple(help_), tuple(no_help), unknown_share(context))
 
 
-def _tokens(refusal: Refusal, context: LogContext) -> _Explained:
+def _tokens(refusal: Refusal, context: LogContext) -> Explained:
     wanted, fitting = refusal.wanted or 0, refusal.fitting or 0
     why = (
         f"vLLM's budget is too small for one request of full length: {wanted:,} tokens are "
@@ -124,7 +127,7 @@ def _tokens(refusal: Refusal, context: LogContext) -> _Explained:
         help_.append(Advice("--kv-cache-dtype fp8", f"holds twice the tokens{halved}"))
     missing = _kv_of(context, wanted, fitting)
     help_ += [*higher_share(context, missing), *_no_graphs(context), *_split(context, None)]
-    no_help = (_NO_ALLOCATOR, Advice("--max-num-seqs lower", "one request alone does not fit"))
+    no_help = (NO_ALLOCATOR, Advice("--max-num-seqs lower", "one request alone does not fit"))
     unknown = ("the bytes of KV cache a token", *unknown_share(context))
     return "server_budget", why, Counsel(tuple(help_), no_help, unknown)
 
@@ -137,9 +140,9 @@ def _kv_of(context: LogContext, wanted: int, fitting: int) -> int:
     return max(-(-available.bytes * (wanted - fitting) // fitting), 0)
 
 
-def _no_kv(refusal: Refusal, context: LogContext) -> _Explained:
+def _no_kv(refusal: Refusal, context: LogContext) -> Explained:
     if refusal.server == "sglang":
-        return _no_kv_sglang(refusal, context)
+        return explain_no_kv(refusal, context)
     left = context.accounts.get("kv")
     weights = context.accounts.get("weights")
     deficit = max(-left.bytes, 0) if left is not None else None
@@ -162,7 +165,7 @@ def _no_kv(refusal: Refusal, context: LogContext) -> _Explained:
         *_split(context, weights.bytes // 2 if weights else None),
     ]
     no_help = (
-        _NO_ALLOCATOR,
+        NO_ALLOCATOR,
         Advice("--kv-cache-dtype fp8", "nothing is left for a KV cache of any type"),
         Advice("--gpu-memory-utilization lower", "the share is what ran out"),
     )
@@ -172,42 +175,7 @@ def _no_kv(refusal: Refusal, context: LogContext) -> _Explained:
     return "server_budget", why, Counsel(tuple(help_), no_help, tuple(unknown))
 
 
-def _no_kv_sglang(refusal: Refusal, context: LogContext) -> _Explained:
-    before, after = context.accounts.get("before_weights"), context.accounts.get("after_weights")
-    fraction = refusal.utilization or context.option("mem_fraction_static")
-    is_measured = before is not None and after is not None and before.bytes > after.bytes > 0
-    spent = (
-        f" {torch_size(before.bytes - after.bytes)} of weights took {torch_size(before.bytes)} "
-        f"down to {torch_size(after.bytes)}."
-        if is_measured and before and after
-        else ""
-    )
-    share = f" ({fraction:g})" if fraction else ""
-    why = (
-        f"SGLang has no memory for the KV cache: the weights take its static share of the "
-        f"card{share}.{spent}"
-    )
-    help_ = []
-    if is_measured and before and after:
-        least = raise_share(1 - after.bytes / before.bytes, 1, before.bytes)
-        if least < 1:
-            help_.append(Advice(f"--mem-fraction-static {least:.2f}", "more than this"))
-    else:
-        help_.append(Advice("--mem-fraction-static higher", "it holds weights and KV cache"))
-    help_ += [
-        Advice("--max-running-requests lower", "smaller state and buffers"),
-        Advice("--tp-size higher, quantized weights", "fewer bytes of weights a card"),
-    ]
-    no_help = (
-        Advice("--mem-fraction-static lower", "helps when it serves, not here"),
-        Advice("--context-length lower", "not even one page is left"),
-        _NO_ALLOCATOR,
-    )
-    unknown = () if is_measured else ("how much was free before and after the weights",)
-    return "server_budget", why, Counsel(tuple(help_), no_help, unknown)
-
-
-def _changed(refusal: Refusal, context: LogContext) -> _Explained:
+def _changed(refusal: Refusal, context: LogContext) -> Explained:
     before, after = refusal.free, refusal.available
     grown = after.bytes - before.bytes if before and after else 0
     why = (
@@ -224,7 +192,7 @@ def _changed(refusal: Refusal, context: LogContext) -> _Explained:
                 Advice("one server a card at a time while they start", WHO_HOLDS_IT),
             ),
             no_help=(
-                _NO_ALLOCATOR,
+                NO_ALLOCATOR,
                 Advice("--gpu-memory-utilization lower", "it is compared first"),
             ),
             unknown=("which program it was",),
@@ -232,7 +200,7 @@ def _changed(refusal: Refusal, context: LogContext) -> _Explained:
     )
 
 
-def _warmup(refusal: Refusal, context: LogContext) -> _Explained:
+def _warmup(refusal: Refusal, context: LogContext) -> Explained:
     requests = refusal.wanted or 0
     why = (
         f"vLLM ran out while it warmed up for {requests:,} requests at once: the KV cache has its "
@@ -249,56 +217,7 @@ def _warmup(refusal: Refusal, context: LogContext) -> _Explained:
     return "server_budget", why, Counsel(help_, no_help, ("how much was missing",))
 
 
-def _unbalanced(refusal: Refusal, context: LogContext) -> _Explained:
-    least, local = refusal.free, refusal.available
-    figures = (
-        f" One has {torch_size(least.bytes)} free and another {torch_size(local.bytes)}."
-        if least and local
-        else ""
-    )
-    why = (
-        f"SGLang found its cards unequally free: something else holds memory on one of "
-        f"them.{figures}"
-    )
-    missing = max(local.bytes - least.bytes, 0) if least and local else None
-    return (
-        "outside",
-        why,
-        Counsel(
-            help=(
-                Advice("stop what else runs on the cards", WHO_HOLDS_IT, missing),
-                Advice("--mem-fraction-static lower", "counted on the fullest card"),
-            ),
-            no_help=(_NO_ALLOCATOR,),
-            unknown=("which card and which program",),
-        ),
-    )
-
-
-def _slots(refusal: Refusal, context: LogContext) -> _Explained:
-    name = "TGI" if refusal.server == "tgi" else "SGLang"
-    tokens = (
-        f": {refusal.wanted:,} tokens were needed and {refusal.fitting:,} were left"
-        if refusal.wanted and refusal.fitting is not None and refusal.fitting < refusal.wanted
-        else ""
-    )
-    why = f"{name}'s own KV cache or request slots ran out while it served{tokens}."
-    if refusal.server == "tgi":
-        help_ = [Advice("--max-batch-prefill-tokens lower", "the peak follows it")]
-    else:
-        help_ = [
-            Advice("--max-running-requests lower", "fewer requests share the KV cache"),
-            Advice("--mem-fraction-static higher", "a larger KV cache"),
-            Advice("--chunked-prefill-size lower", "fewer tokens at once"),
-        ]
-    return (
-        "server_budget",
-        why,
-        Counsel(tuple(help_), (_NO_ALLOCATOR,), ("which requests held it",)),
-    )
-
-
-def _sequences(refusal: Refusal, context: LogContext) -> _Explained:
+def _sequences(refusal: Refusal, context: LogContext) -> Explained:
     wanted, fitting = refusal.wanted or 0, refusal.fitting or 0
     why = (
         f"vLLM's budget is too small for {wanted:,} sequences at once: this model keeps a state a "
@@ -308,7 +227,7 @@ def _sequences(refusal: Refusal, context: LogContext) -> _Explained:
         Advice(f"--max-num-seqs {max(fitting, 1)}", "at most"),
         *higher_share(context, 0),
     )
-    no_help = (_NO_ALLOCATOR, Advice("--max-model-len lower", "the state does not grow with it"))
+    no_help = (NO_ALLOCATOR, Advice("--max-model-len lower", "the state does not grow with it"))
     return "server_budget", why, Counsel(help_, no_help, ("the bytes of one state",))
 
 
@@ -361,14 +280,14 @@ def _budget_shares(context: LogContext) -> tuple[Share, ...]:
     )
 
 
-_EXPLAIN: dict[str, Callable[[Refusal, LogContext], _Explained]] = {
+_EXPLAIN: dict[str, Callable[[Refusal, LogContext], Explained]] = {
     "free": _free,
     "kv": _kv,
     "tokens": _tokens,
     "no_kv": _no_kv,
     "changed": _changed,
     "warmup": _warmup,
-    "unbalanced": _unbalanced,
-    "slots": _slots,
+    "unbalanced": explain_unbalanced,
+    "slots": explain_slots,
     "sequences": _sequences,
 }
