@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from memscope.analysis.memory import find_device
 from memscope.analysis.timeline import Timeline
+from memscope.analysis.versions import find_versions
 
 SAME_SHARE = 0.02  # cards of one model differ by less
 
@@ -42,7 +43,7 @@ class MachineClass:
 def find_machine_class(timeline: Timeline) -> MachineClass:
     """The class of the machine that a recording was made on."""
     device = find_device(timeline)
-    version = timeline.fact("versions", "torch") or timeline.fact("torch.version", "torch")
+    version = find_versions(timeline.facts).get("torch")
     torch = ".".join(version.split(".")[:2]) if isinstance(version, str) else ""
     if device is None:
         return MachineClass("no GPU", "none", None, torch)

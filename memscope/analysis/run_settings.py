@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from memscope.analysis.summary import Summary
+from memscope.analysis.versions import find_versions
 from memscope.header import Header
 
 Plain = str | int | float | None
 
 # A reader asks for these: where neither recording has them, that is said.
 ALWAYS = ("model", "device", "torch", "driver", "PYTORCH_CUDA_ALLOC_CONF")
-MOST_VERSIONS = 64
 
 # Setting, the fact that holds it, and the field of it; None for a fact that is no table.
 _FIELDS: tuple[tuple[str, str, str | None], ...] = (
@@ -120,10 +120,9 @@ def _settings(header: Header, facts: Mapping[str, Any]) -> Iterator[tuple[str, P
         else:
             yield from _known(name, facts.get(key), field)
     yield from _devices(facts)
-    for key in ("nvml.driver", "torch.version", "versions"):
-        versions = facts.get(key)
-        for name in list(versions)[:MOST_VERSIONS] if isinstance(versions, dict) else ():
-            yield from _known(name, versions, name)
+    versions = find_versions(facts)
+    for name in versions:
+        yield from _known(name, versions, name)
     yield "host", header.host
     if header.rank is not None:
         yield "rank", header.rank

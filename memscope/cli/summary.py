@@ -7,6 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from memscope.analysis.versions import find_versions
 from memscope.cli.layers import layer_lines
 from memscope.cli.ledger import ledger_lines
 from memscope.cli.opening import add_warmup, read_run
@@ -157,10 +158,8 @@ def _policy(summary: Summary) -> str:
 
 
 def _versions(summary: Summary) -> str:
-    versions = summary.facts.get("versions")
-    if not isinstance(versions, dict):
-        return ""
-    return ", ".join(f"{name} {number}" for name, number in list(versions.items())[:8])
+    versions = list(find_versions(summary.facts).items())
+    return ", ".join(f"{name} {number}" for name, number in versions[:8])
 
 
 def _steps(summary: Summary) -> str:

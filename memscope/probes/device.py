@@ -36,11 +36,11 @@ class DeviceProbe:
             recorder.fact(f"cuda.{device}", describe_device(torch, device))
 
 
-def read_versions() -> dict[str, str | None]:
+def read_versions() -> dict[str, str]:
     """Of torch and of the CUDA that it was built for; none before the program has imported it."""
     version = getattr(sys.modules.get("torch"), "version", None)
-    torch = getattr(version, "__version__", None)
-    return {"torch": str(torch), "cuda": getattr(version, "cuda", None)} if torch else {}
+    found = {"torch": getattr(version, "__version__", None), "cuda": getattr(version, "cuda", None)}
+    return {name: str(value) for name, value in found.items() if value}
 
 
 def describe_device(torch: Any, device: int) -> dict[str, object]:
