@@ -6,6 +6,7 @@ Facts that a run begins with; what it came to is in its figures.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import re
@@ -21,6 +22,7 @@ from memscope.header import Header
 Plain = str | int | float | None
 
 # A reader asks for these: where neither recording has them, that is said.
+MOST_VARIABLES = 40
 ALWAYS = ("model", "device", "torch", "driver", "PYTORCH_CUDA_ALLOC_CONF")
 
 # Setting, the fact that holds it, and the field of it; None for a fact that is no table.
@@ -59,7 +61,7 @@ _DEVICE_FIELDS = {
 _CUDA_DEVICE = re.compile(r"cuda\.\d{1,4}")
 # Facts of memscope's own: those not named above are what a run came to. Others are the program's.
 _OURS = re.compile(
-    r"versions|model|policy|plan|product|host|link|test|kv|exit_code|watch(\.pace)?"
+    r"versions|environment|model|policy|plan|product|host|link|test|kv|exit_code|watch(\.pace)?"
     r"|run\.(kind|warmup_steps|step_source)|torch\.(allocator|map|private_pools|version)"
     r"|(cuda|device|context)\.\d{1,4}|cgroup(\.events)?|(cupti|nvml)(\..+)?|(probe|recorder)\..+",
     re.S,
@@ -105,6 +107,11 @@ class Setting:
 def compare_settings(before: Summary, after: Summary) -> tuple[Setting, ...]:
     """All that either recording says of its settings, and what ``ALWAYS`` asks for."""
     old, new = (dict(_settings(each.header, each.facts)) for each in (before, after))
+    variables = [_environment(each.facts) for each in (before, after)]
+    for settings, known in zip((old, new), variables, strict=True):
+        if known is not None:  # what is not among them is not set
+            for name in ("PYTORCH_CUDA_ALLOC_CONF", *itertools.chain(*filter(None, variables))):
+                settings.setdefault(name, None)
     names = dict.fromkeys([*ALWAYS, *new, *old])
     return tuple(
         Setting(name, old.get(name), new.get(name), name in old, name in new) for name in names
@@ -114,6 +121,9 @@ def compare_settings(before: Summary, after: Summary) -> tuple[Setting, ...]:
 def _settings(header: Header, facts: Mapping[str, Any]) -> Iterator[tuple[str, Plain]]:
     """Each that is known, with its value."""
     yield "command", shlex.join(_command(header, facts))
+    variables = _environment(facts) or {}
+    for name in variables:
+        yield from _known(name, variables, name)
     for name, key, field in _FIELDS:
         if field is None:
             yield from _known(name, facts, key)
@@ -129,6 +139,12 @@ def _settings(header: Header, facts: Mapping[str, Any]) -> Iterator[tuple[str, P
     for key in sorted(facts):
         if not _OURS.fullmatch(key):
             yield from _known(f"fact {key}", facts, key)
+
+
+def _environment(facts: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Variables that were set, of those that are recorded; None where none are."""
+    found = facts.get("environment")
+    return dict(list(found.items())[:MOST_VARIABLES]) if isinstance(found, dict) else None
 
 
 def _devices(facts: Mapping[str, Any]) -> Iterator[tuple[str, Plain]]:

@@ -1,4 +1,5 @@
-"""Which torch it is, what its devices are, and how its allocator is set: facts, each once."""
+"""Which torch it is, what its devices are, how its allocator and what it builds on are set: facts,
+each once."""
 
 from __future__ import annotations
 
@@ -9,16 +10,37 @@ from typing import Any
 from memscope.probes.allocator import cuda_torch
 from memscope.writer import Recorder
 
+# Variables that change what memory is used, or where; no others are recorded.
+ENVIRONMENT = (
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "PYTORCH_HIP_ALLOC_CONF",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_MODULE_LOADING",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "NCCL_BUFFSIZE",
+    "OMP_NUM_THREADS",
+    "MALLOC_ARENA_MAX",
+    "LD_PRELOAD",
+)
+
 
 class DeviceProbe:
-    """Records ``torch.version``, ``cuda.N`` for each device that torch has used, and
-    ``torch.allocator``."""
+    """Records ``environment``, ``torch.version``, ``cuda.N`` for each device that torch has used,
+    and ``torch.allocator``."""
 
     name = "device"
 
     def __init__(self) -> None:
         self._known: set[int] = set()
         self._has_version = False
+
+    def begin(self, recorder: Recorder) -> None:
+        """Before the program can change them."""
+        found = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+        recorder.fact("environment", found)
 
     def __call__(self, recorder: Recorder) -> None:
         if not self._has_version and (versions := read_versions()):

@@ -134,3 +134,19 @@ def test_facts_of_strangers_are_compared_or_left_out(data: object) -> None:
     assert differing(odd, odd) == []
     compare(odd, summary())
     assert compare(odd, odd)["fact own"].differs is False
+
+
+def test_a_variable_that_was_set_differs_from_one_that_was_not():
+    plain = summary(fact("environment", {}))
+    other = summary(
+        fact("environment", {"OMP_NUM_THREADS": "2", "PYTORCH_CUDA_ALLOC_CONF": "backend:x"})
+    )
+    assert differing(plain, other) == ["PYTORCH_CUDA_ALLOC_CONF", "OMP_NUM_THREADS"]
+    found = compare(plain, other)["OMP_NUM_THREADS"]
+    assert (found.before, found.after) == (None, "2")
+
+
+def test_a_variable_is_unknown_where_none_are_recorded():
+    found = compare(summary(), summary(fact("environment", {"OMP_NUM_THREADS": "2"})))
+    assert found["OMP_NUM_THREADS"].differs is None
+    assert found["PYTORCH_CUDA_ALLOC_CONF"].differs is None

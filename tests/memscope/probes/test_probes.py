@@ -13,7 +13,7 @@ import pytest
 from memscope import events
 from memscope.analysis.timeline import read_timeline
 from memscope.probes.allocator import AllocatorProbe, read_counters
-from memscope.probes.device import DeviceProbe
+from memscope.probes.device import ENVIRONMENT, DeviceProbe
 from memscope.probes.nvml import NvmlProbe
 from memscope.recording import open_recording
 from memscope.writer import Recorder
@@ -222,3 +222,16 @@ def test_version_of_torch_is_said_once_it_is_imported(monkeypatch):
         probe(recorder)  # type: ignore[arg-type]
     said = [(row.name, row.data) for row in recorder.of(events.FACT)]
     assert said == [("torch.version", {"torch": "2.13.0", "cuda": "13.0"})]
+
+
+def test_variables_that_change_memory_are_recorded_and_no_others(monkeypatch):
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    monkeypatch.setenv("SECRET_TOKEN", "1")
+    recorder = ListRecorder()
+    DeviceProbe().begin(recorder)  # type: ignore[arg-type]
+    said = [(row.name, row.data) for row in recorder.of(events.FACT)]
+    assert said == [
+        ("environment", {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
+    ]
