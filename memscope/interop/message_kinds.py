@@ -29,24 +29,39 @@ def parse(kind: str, text: str) -> Message | None:
     return oom_formats.parse_message(kind, text)
 
 
-def earliest(
-    needles: dict[str, tuple[str, ...]], text: str, start: int = 0
-) -> tuple[str, int] | None:
-    """Kind and place of the first message that begins in ``text`` at ``start`` or later."""
+def earliest(needles: dict[str, tuple[str, ...]], text: str) -> tuple[str, int] | None:
+    """Kind and place of the first message that begins in ``text``."""
     nearest: tuple[str, int] | None = None
     for kind, texts in needles.items():
         for needle in texts:
-            begin = _begin_of(kind, needle, text, start)
+            begin = _begin_of(kind, needle, text)
             if begin is not None and (nearest is None or begin < nearest[1]):
                 nearest = kind, begin
     return nearest
 
 
-def _begin_of(kind: str, needle: str, text: str, start: int) -> int | None:
-    place = text.find(needle, start)
+def all_starts(needles: dict[str, tuple[str, ...]], text: str) -> list[tuple[int, str]]:
+    """Place and kind of each message that begins in ``text``, in order; one a place.
+
+    ``text`` is searched once for each needle, however many messages are in it.
+    """
+    found: dict[int, str] = {}
+    for kind, texts in needles.items():
+        for needle in texts:
+            place = text.find(needle)
+            while place >= 0:
+                begin = _STARTS.get(kind, oom_formats.start_of)(kind, text, place)
+                if begin is not None and begin >= 0:
+                    found.setdefault(begin, kind)
+                place = text.find(needle, place + 1)
+    return sorted(found.items())
+
+
+def _begin_of(kind: str, needle: str, text: str) -> int | None:
+    place = text.find(needle)
     while place >= 0:
         begin = _STARTS.get(kind, oom_formats.start_of)(kind, text, place)
-        if begin is not None and begin >= start:
+        if begin is not None and begin >= 0:
             return begin
         place = text.find(needle, place + 1)
     return None

@@ -14,10 +14,11 @@ from memscope.interop import log_context, message_kinds, oom_formats
 from memscope.interop.log_context import LogContext
 from memscope.interop.log_end import LogEnd
 from memscope.interop.log_lines import prefix_of, split_prefix, squeeze
+from memscope.interop.log_pods import SternPods
 from memscope.interop.log_repeats import LogRepeats
 from memscope.interop.log_search import Line, LogSearch
 from memscope.interop.log_writer import Writer, find_writer
-from memscope.interop.message_kinds import STRONG, Message, earliest
+from memscope.interop.message_kinds import STRONG, Message, all_starts, earliest
 from memscope.interop.oom_formats import OomMessage
 from memscope.interop.server_refusals import Refusal
 
@@ -99,6 +100,7 @@ def read_log(stream: BinaryIO) -> LogReading:
     reader = _Reader()
     search, end = LogSearch(stream, _WORDS), LogEnd()
     for block in search.blocks():
+        reader.pods.look_at(block)
         for line in block.lines(reader.is_reading_message):
             reader.add(line)
         end.note(block)
@@ -108,6 +110,7 @@ def read_log(stream: BinaryIO) -> LogReading:
 
 class _Reader:
     def __init__(self) -> None:
+        self.pods = SternPods()
         self._reading = LogReading()
         self._open: dict[str, _Open] = {}
         self._deadline = 0
@@ -130,6 +133,7 @@ class _Reader:
 
     def add(self, line: Line) -> None:
         """Look at one line."""
+        line = self.pods.name_writer(line)
         source, text = split_prefix(line.text)
         squeezed = squeeze(text)
         if line.has_word:
@@ -199,22 +203,19 @@ class _Reader:
         return half
 
     def _begin(self, source: str, kind: str, text: str, line: Line) -> None:
-        """Open a message; where its line holds another one, close it and go on with that."""
+        """Open a message; where its line holds others as well, all but the last one are whole."""
         number, writer = line.number, find_writer(prefix_of(line.text))
         while len(self._open) >= MAX_OPEN:
             self._close(next(iter(self._open)))
-        while True:
-            if self._context != self._reading.context:
-                self._context = self._reading.context.copy()
-            last = number + _most_lines(kind, source)
-            self._open[source] = _Open(kind, number, last, text, writer, self._context)
-            self._deadline = min(self._deadline or last, last)
-            later = earliest(STRONG, text, 1)
-            if later is None:
-                break
-            self._open[source].text = text[: later[1]]
+        if self._context != self._reading.context:
+            self._context = self._reading.context.copy()
+        starts = [(0, kind), *(each for each in all_starts(STRONG, text) if each[0] > 0)]
+        ends = [*(begin for begin, _ in starts[1:]), len(text)]
+        for (begin, each), end in zip(starts, ends, strict=True):
             self._close(source)
-            kind, text = later[0], text[later[1] :]
+            last = number + _most_lines(each, source)
+            self._open[source] = _Open(each, number, last, text[begin:end], writer, self._context)
+            self._deadline = min(self._deadline or last, last)
         self._settle(source, number)
 
     def _extend(self, source: str, text: str) -> None:

@@ -387,6 +387,18 @@ def test_time_is_linear_in_the_size_of_hostile_logs(unit: bytes) -> None:
     assert large < 8 * small + 0.3, f"{small:.3f} s for 1 MiB, {large:.3f} s for 4 MiB"
 
 
+def test_messages_on_one_line_cost_no_more_than_on_lines_of_their_own() -> None:
+    def seconds(end: bytes) -> float:
+        log = (b"CUDA out of memory. Tried to" + end) * 4000
+        start = time.process_time()
+        read_log(io.BytesIO(log))
+        return time.process_time() - start
+
+    alone = min(seconds(b"\n") for _ in range(2))
+    together = min(seconds(b" ") for _ in range(2))
+    assert together < alone, f"{together:.3f} s together, {alone:.3f} s alone"
+
+
 def test_memory_is_flat_in_the_size_of_the_log() -> None:
     unit = b"[rank3]: step 12 loss 1.5\n" * 900 + pools_form(EXAMPLE).encode() + b"\n"
 
