@@ -159,6 +159,11 @@ def _why(diagnosis: str, pool: Pool) -> str:
             f"{_name(message)} ran out: {place} was asked for {wanted}. What was in use and what "
             f"was free is not in the text.{_buffers(message)}"
         )
+    if not pool.wanted:
+        return (
+            f"{_name(message)} ran out: {torch_size(pool.free)} of {place} was free. How much was "
+            f"asked for is not in the text.{_buffers(message)}"
+        )
     free, where = torch_size(pool.free), "free"
     if pool.limit is not None and message.free is None:
         where = f"left of the {torch_size(pool.limit)} of XLA's pool"

@@ -23,7 +23,8 @@ def card_total(context: LogContext) -> int | None:
     if total is not None and total.bytes > 0:
         return total.bytes
     share = known_share(context)
-    return round(budget.bytes / share) if budget is not None and share else None
+    found = round(budget.bytes / share) if budget is not None and share else 0
+    return found or None
 
 
 def known_share(context: LogContext) -> float | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 
-from memscope.interop.sizes import SIZE, Size, parse_size
+from memscope.interop.sizes import SIZE, Size, parse_difference, parse_size
 
 # Options that decide about memory, as vLLM and SGLang name them; a log writes them in many ways.
 OPTIONS = (
@@ -144,11 +145,12 @@ class LogContext:
         return "expandable_segments:true" in self.settings.lower()
 
     def option(self, name: str) -> float | None:
-        """An option that is a number."""
+        """An option that is a finite number."""
         try:
-            return float(self.options[name])
+            number = float(self.options[name])
         except (KeyError, ValueError):
             return None
+        return number if math.isfinite(number) else None
 
     def filled_by(self, later: LogContext) -> LogContext:
         """With what only ``later`` knows, as programs print options and summaries afterwards."""
@@ -207,6 +209,7 @@ class LogContext:
     def _add_accounts(self, squeezed: str) -> None:
         for name, pattern in _ACCOUNT_PATTERNS.items():
             match = pattern.search(squeezed)
-            size = parse_size(match[1]) or parse_size(f"{match[1]}bytes") if match else None
+            parse = parse_difference if name == "kv" else parse_size
+            size = parse(match[1]) or parse(f"{match[1]}bytes") if match else None
             if size is not None:
                 self.accounts[name] = size

@@ -263,8 +263,7 @@ def _name_sizes(text: str) -> dict[str, Size | None]:
         name = next((name for words, name in _AFTER if text.startswith(words, end)), "")
         name = name or next((name for words, name in _BEFORE if text.endswith(words, 0, start)), "")
         if name and found[name] is None:
-            size = parse_size(match[0])
-            found[name] = None if size is None or size.bytes < 0 else size
+            found[name] = parse_size(match[0])
     return found
 
 
@@ -317,8 +316,7 @@ def _is_plausible(process: Size, reserved: Size | None) -> bool:
 def _find(pattern: re.Pattern[str], text: str) -> Size | None:
     match = pattern.search(text)
     group = next((group for group in match.groups() if group), None) if match else None
-    size = parse_size(group) if group else None
-    return None if size is None or size.bytes < 0 else size
+    return parse_size(group) if group else None
 
 
 def _detail(text: str) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from memscope.interop.sizes import SIZE, Size, parse_size
+from memscope.interop.sizes import SIZE, Size, parse_difference, parse_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _parse_kv(text: str) -> Refusal | None:
         "kv",
         "vllm",
         requested=parse_size(needed),
-        available=parse_size(available),
+        available=parse_difference(available),
         wanted=int(tokens) if tokens else None,
         fitting=int(fitting) if fitting else None,
     )
@@ -163,7 +163,7 @@ def _parse_no_kv(text: str) -> Refusal:
     return Refusal(
         "no_kv",
         server,
-        available=parse_size(rest[1]) if rest else None,
+        available=parse_difference(rest[1]) if rest else None,
         utilization=float(fraction[1]) if fraction else None,
     )
 

@@ -32,6 +32,12 @@ class Size:
 
 def parse_size(text: str) -> Size | None:
     """``text`` like "10.84GiB", without white space; None where it is no size that can be."""
+    size = parse_difference(text)
+    return None if size is None or size.bytes < 0 else size
+
+
+def parse_difference(text: str) -> Size | None:
+    """The same of what may be less than nothing: what is left of a share, say."""
     match = _SIZE.fullmatch(text)
     if match is None:
         return None
