@@ -42,8 +42,7 @@ def prefix_of(line: str) -> str:
 
 
 def _split(line: str) -> tuple[str, str, str]:
-    if "\x1b" in line or "#033" in line:
-        line = _ESCAPES.sub("", line)
+    line = without_escapes(line)
     source, start = "", 0
     for _ in range(_MAX_PREFIXES):
         match = _PREFIX.match(line, start)
@@ -52,6 +51,11 @@ def _split(line: str) -> tuple[str, str, str]:
         source += match["source"] or ""
         start = match.end()
     return source, line[:start], line[start:]
+
+
+def without_escapes(line: str) -> str:
+    """``line`` without colours and what else moves a terminal's cursor."""
+    return _ESCAPES.sub("", line) if "\x1b" in line or "#033" in line else line
 
 
 def squeeze(text: str) -> str:
