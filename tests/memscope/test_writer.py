@@ -91,7 +91,7 @@ def test_events_after_close_are_ignored(tmp_path: Path) -> None:
 def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
     path = tmp_path / "run.mscope"
     path.write_text("mine")
-    with pytest.raises(MemscopeError, match="--force"):
+    with pytest.raises(MemscopeError, match="force=True"):
         Recorder(path)
     assert path.read_text() == "mine"
     Recorder(path, force=True).close()

@@ -58,7 +58,7 @@ def test_an_empty_name_is_no_recording(memscope: Run, server: Path, verb: str) -
     assert server.is_file()
     outcome = memscope(verb, "")
     assert outcome.code == 2
-    assert "has no name" in outcome.err
+    assert "an empty text is no value" in outcome.err
 
 
 def test_json_has_every_process(memscope: Run, server: Path) -> None:
