@@ -5,33 +5,23 @@ Sections of one file are a test's id each; ``memscope check`` uses "recording".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from memscope.analysis.baseline_file import MACHINE, read_machine, write_file
+from memscope.analysis.expected import BETTER, Expected, find_better
 from memscope.analysis.figure import Figure
-from memscope.analysis.figure_definition import IN_NO_OTHER_RUN, ON_ANY_MACHINE
-from memscope.analysis.figures import FigureDefinition, find_definition
+from memscope.analysis.figures import find_definition
 from memscope.analysis.limits import Limit
 from memscope.analysis.machine_class import MachineClass
-from memscope.analysis.quantity import Quantity, Term
+from memscope.analysis.quantity import parse_quantity
 from memscope.analysis.written_value import parse_value
 from memscope.configuration import parse_tolerance, read_toml
 from memscope.errors import MemscopeError
-from memscope.units import format_value
 
 DEFAULT_TOLERANCE = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What a figure came to, in its unit; ``tolerance``: a share, None where the file has none."""
-
-    figure: str
-    value: float
-    tolerance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +48,10 @@ class Baseline:
         if expected is None:
             return BaselineLimits((), (f"{self.path} has no section {section!r}",))
         differences = machine.differences(self.machine)
-        is_kept = {name: _repeats(name, is_elsewhere=bool(differences)) for name in expected}
-        limits = [_limit(each, tolerance) for name, each in expected.items() if is_kept[name]]
-        left_out = [name for name, kept in is_kept.items() if not kept]
+        is_elsewhere = bool(differences)
+        kept = [each for each in expected.values() if each.repeats(is_elsewhere=is_elsewhere)]
+        limits = [each.limit(tolerance) for each in kept]
+        left_out = [name for name, each in expected.items() if each not in kept]
         if not differences or not left_out:
             return BaselineLimits(tuple(limits))
         warning = (
@@ -68,6 +59,10 @@ class Baseline:
             f"not judged by it: {', '.join(left_out)}"
         )
         return BaselineLimits(tuple(limits), (warning,))
+
+    def holds_memory(self, section: str) -> bool:
+        """Whether a size stands in ``section``."""
+        return any(each.is_of_memory for each in self.sections.get(section, {}).values())
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -78,13 +73,17 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def write_baseline(
-    path: Path, sections: Mapping[str, Mapping[str, Figure]], machine: MachineClass
+    path: Path,
+    sections: Mapping[str, Mapping[str, Figure]],
+    machine: MachineClass,
+    limits: Sequence[Limit] = (),
 ) -> None:
     """Put ``sections`` into the file, in the place of those of the same name, by rename.
 
-    Written is what is measured, has a direction and comes out alike in the next run. Tolerances
-    that the file has are kept. Raises MemscopeError; where the file is of another machine class,
-    other sections would then be of the wrong one, and where it is no baseline; then it stays.
+    Written is what is measured, has a direction and comes out alike in the next run, and the
+    metrics and ratios that ``limits`` hold to one side. Tolerances that the file has are kept.
+    Raises MemscopeError; where the file is of another machine class, other sections would then be
+    of the wrong one, and where it is no baseline; then it stays.
     """
     old = _read_old(path) if path.exists() else None
     kept = dict(old.sections) if old else {}
@@ -95,7 +94,7 @@ def write_baseline(
             "Write all of its sections, or another file.",
         )
     for name, measured in sections.items():
-        kept[name] = _expect(measured, kept.get(name, {}))
+        kept[name] = _expect(measured, kept.get(name, {}), limits)
     kept = {name: expected for name, expected in kept.items() if expected}
     if not kept.keys() & sections.keys():
         raise MemscopeError(
@@ -106,10 +105,7 @@ def write_baseline(
         path,
         machine,
         {
-            section: [
-                (name, each.value, _definition(name).unit, each.tolerance)
-                for name, each in sorted(expected.items())
-            ]
+            section: [each for _, each in sorted(expected.items())]
             for section, expected in sorted(kept.items())
         },
     )
@@ -125,50 +121,16 @@ def _read_old(path: Path) -> Baseline:
         ) from None
 
 
-def _expect(measured: Mapping[str, Figure], old: Mapping[str, Expected]) -> dict[str, Expected]:
+def _expect(
+    measured: Mapping[str, Figure], old: Mapping[str, Expected], limits: Sequence[Limit]
+) -> dict[str, Expected]:
     return {
-        name: Expected(name, figure.value, old[name].tolerance if name in old else None)
+        name: Expected(
+            name, figure.value, figure.unit, better, old[name].tolerance if name in old else None
+        )
         for name, figure in measured.items()
-        if figure.value is not None and _is_kept(name)
+        if figure.value is not None and (better := find_better(name, limits))
     }
-
-
-def _is_kept(name: str) -> bool:
-    row = find_definition(name)
-    return row is not None and bool(row.direction) and row.repeats != IN_NO_OTHER_RUN
-
-
-def _repeats(name: str, *, is_elsewhere: bool) -> bool:
-    return not is_elsewhere or _definition(name).repeats == ON_ANY_MACHINE
-
-
-def _limit(expected: Expected, tolerance: float) -> Limit:
-    """No worse than expected by more than the tolerance, or what sampling alone may do."""
-    row = _definition(expected.figure)
-    share = tolerance if expected.tolerance is None else expected.tolerance
-    room = max(abs(expected.value) * share, row.slack)
-    is_lower = row.direction == "lower"
-    comparison, sign = ("<=", "+") if is_lower else (">=", "−")
-    allowed = format_value(expected.value, row.unit)
-    if room:
-        is_slack = room > abs(expected.value) * share
-        by = format_value(room, row.unit) if is_slack else f"{share * 100:.3g} %"
-        allowed = f"{allowed} {sign} {by}"
-    return Limit(
-        Quantity(Term(expected.figure, row.unit)),
-        comparison,
-        expected.value + room if is_lower else expected.value - room,
-        row.unit,
-        text=f"{expected.figure} {comparison} {allowed} (baseline)",
-        bound=f"baseline {allowed}",
-        is_default=True,
-    )
-
-
-def _definition(name: str) -> FigureDefinition:
-    row = find_definition(name)
-    assert row is not None, name
-    return row
 
 
 def _read_section(section: str, data: Any, path: Path) -> dict[str, Expected]:
@@ -178,22 +140,34 @@ def _read_section(section: str, data: Any, path: Path) -> dict[str, Expected]:
 
 
 def _read_expected(name: str, written: object, path: Path) -> Expected:
-    """``"1024 bytes"``, or a table of such a ``value`` and a ``tolerance``."""
-    row = find_definition(name)
-    if row is None or not row.direction:
-        raise MemscopeError(f"{path}: {name!r} is no figure that a baseline holds.", _REWRITE)
+    """``"1024 bytes"``, or a table of such a ``value``, a ``tolerance``, of a metric ``better``."""
     fields = written if isinstance(written, dict) else {"value": written}
+    unit, better = _read_kind(name, fields.get("better"), path)
     value = fields.get("value")
-    if not isinstance(value, str) or fields.keys() - {"value", "tolerance"}:
+    if not isinstance(value, str) or fields.keys() - {"value", "tolerance", "better"}:
         raise MemscopeError(
             f"{path}: {name} is no value.",
             'Write "1024 bytes", or { value = "1024 bytes", tolerance = "10 %" }.',
         )
     try:
         tolerance = parse_tolerance(fields["tolerance"]) if "tolerance" in fields else None
-        return Expected(name, parse_value(value, name, row.unit)[0], tolerance)
+        return Expected(name, *parse_value(value, name, unit), better, tolerance)
     except MemscopeError as error:
         raise MemscopeError(f"{path}: {name}: {error.problem}", error.next_step) from None
+
+
+def _read_kind(name: str, better: object, path: Path) -> tuple[str | None, str]:
+    """The unit of what ``name`` is, None where the name tells none; and which way is better."""
+    row = find_definition(name)
+    if row is not None and row.direction and better in (None, row.direction):
+        return row.unit, row.direction
+    if row is None and better in BETTER:
+        try:
+            quantity = parse_quantity(name)
+        except MemscopeError as error:
+            raise MemscopeError(f"{path}: {error.problem}", error.next_step) from None
+        return quantity.unit, str(better)
+    raise MemscopeError(f"{path}: {name!r} is no figure that a baseline holds.", _REWRITE)
 
 
 _REWRITE = "Write it anew with --write-baseline."

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from memscope.analysis.expected import Expected
 from memscope.analysis.machine_class import MachineClass
 from memscope.analysis.written_value import write_value
 from memscope.errors import MemscopeError
@@ -27,10 +28,10 @@ kind = {kind}
 {total}torch = {torch}
 """
 
-Line = tuple[str, float, str, float | None]  # figure, value, unit, tolerance
 
-
-def write_file(path: Path, machine: MachineClass, sections: Mapping[str, Sequence[Line]]) -> None:
+def write_file(
+    path: Path, machine: MachineClass, sections: Mapping[str, Sequence[Expected]]
+) -> None:
     """Write the file under another name, then give it its own. Raises MemscopeError."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -46,7 +47,7 @@ def write_file(path: Path, machine: MachineClass, sections: Mapping[str, Sequenc
             unfinished.unlink()
 
 
-def baseline_text(machine: MachineClass, sections: Mapping[str, Sequence[Line]]) -> str:
+def baseline_text(machine: MachineClass, sections: Mapping[str, Sequence[Expected]]) -> str:
     """All of the file."""
     size = machine.total_bytes
     total = "" if size is None else f'total = "{size} bytes"{_comment(size, "bytes")}\n'
@@ -79,13 +80,16 @@ def read_machine(data: Any, path: Path) -> MachineClass:
     return MachineClass(device, kind, int(total) if total else None, torch)
 
 
-def _line(line: Line) -> str:
-    name, value, unit, tolerance = line
-    written = _quote(write_value(value, unit))
-    if tolerance is not None:
-        percent = _quote(write_value(round(tolerance * 100, 10), "%"))
-        written = f"{{ value = {written}, tolerance = {percent} }}"
-    return f"{_quote(name)} = {written}{_comment(value, unit)}"
+def _line(expected: Expected) -> str:
+    written = _quote(write_value(expected.value, expected.unit))
+    fields = {"value": written}
+    if expected.tolerance is not None:
+        fields["tolerance"] = _quote(write_value(round(expected.tolerance * 100, 10), "%"))
+    if expected.is_metric:
+        fields["better"] = _quote(expected.better)
+    if len(fields) > 1:
+        written = f"{{ {', '.join(f'{key} = {text}' for key, text in fields.items())} }}"
+    return f"{_quote(expected.figure)} = {written}{_comment(expected.value, expected.unit)}"
 
 
 def _comment(value: float, unit: str) -> str:

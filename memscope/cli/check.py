@@ -17,6 +17,7 @@ from memscope.text import clean
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from memscope.analysis.limits import Limit
     from memscope.cli.checking import Checked, CheckedRun
 
 # The worst first: a broken limit says more than that events are missing.
@@ -44,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--write-baseline",
         metavar="FILE",
-        help="keep these figures as the baseline in FILE, also where a limit is broken: the "
-        "verdicts and the exit code are as without it",
+        help="keep these figures, and the metrics that limits name, as the baseline in FILE, also "
+        "where a limit is broken: the verdicts and the exit code are as without it",
     )
     add("--junit", metavar="FILE", help="write the verdicts as JUnit XML, too")
     add(
@@ -73,14 +74,15 @@ def run(args: argparse.Namespace) -> int:
     for file in (args.junit, args.write_baseline):
         if file is not None:
             check_free(Path(file), force=args.force)  # before the work, too
-    runs = check_runs(args.recordings, read_rules(args), warm_up=args.warm_up)
+    rules = read_rules(args)
+    runs = check_runs(args.recordings, rules, warm_up=args.warm_up)
     _show(runs, as_json=args.json)
     if args.junit is not None:
         from memscope.cli.junit import write_junit
 
         write_junit(Path(args.junit), runs, force=args.force)
     if args.write_baseline is not None:
-        _write_baseline(Path(args.write_baseline), runs, force=args.force)
+        _write_baseline(Path(args.write_baseline), runs, rules.limits, force=args.force)
     return _exit_code(runs)
 
 
@@ -102,8 +104,10 @@ def _show(runs: Sequence[CheckedRun], *, as_json: bool) -> None:
     print("\n\n".join("\n".join(block) for block in blocks))
 
 
-def _write_baseline(path: Path, runs: Sequence[CheckedRun], *, force: bool) -> None:
-    from memscope.analysis.baseline import write_baseline
+def _write_baseline(
+    path: Path, runs: Sequence[CheckedRun], limits: Sequence[Limit], *, force: bool
+) -> None:
+    from memscope.analysis.baseline import read_baseline, write_baseline
 
     checked = [each for checked_run in runs for each in checked_run.processes]
     partial = next((each for each in checked if each.summary.state.is_partial), None)
@@ -115,9 +119,14 @@ def _write_baseline(path: Path, runs: Sequence[CheckedRun], *, force: bool) -> N
     if len(sections) < len(checked):
         raise MemscopeError("These recordings are of several runs.", "Write one run's baseline.")
     check_free(path, force=force)
-    write_baseline(path, sections, checked[0].machine)
+    write_baseline(path, sections, checked[0].machine, limits)
     note = ", though not every limit holds" if _exit_code(runs) == 1 else ""
     print(f"memscope: {path}: baseline written{note}", file=sys.stderr)
+    written = read_baseline(path)
+    if not any(map(written.holds_memory, sections)):
+        from memscope.cli.checking import no_memory
+
+        print(f"memscope: {no_memory(path)}", file=sys.stderr)
 
 
 def _lines(checked: Checked, checked_run: CheckedRun) -> list[str]:

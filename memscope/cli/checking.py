@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memscope.analysis.baseline import DEFAULT_TOLERANCE, Baseline, BaselineLimits, read_baseline
@@ -51,7 +51,10 @@ class Rules:
             section not in self.baseline.sections and not self.is_baseline_asked
         ):
             return BaselineLimits()
-        return self.baseline.limits(section, machine, self.tolerance)
+        found = self.baseline.limits(section, machine, self.tolerance)
+        if found.limits and not self.baseline.holds_memory(section):
+            return replace(found, warnings=(*found.warnings, no_memory(self.baseline.path)))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,14 @@ class CheckedRun:
         """The verdicts on one process that make the exit code 1."""
         measured = measured_limits([each.summary.verdicts for each in self.processes])
         return breaking(checked.summary.verdicts, measured)
+
+
+def no_memory(path: Path) -> str:
+    """Of a baseline that no growth of memory breaks."""
+    return (
+        f"{path} holds no memory figure, so that it says nothing of memory: write it with a limit "
+        "on a metric, like --limit 'host.rss_bytes.peak <= 2 GiB'"
+    )
 
 
 def read_rules(args: argparse.Namespace) -> Rules:

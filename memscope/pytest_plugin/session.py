@@ -77,6 +77,7 @@ class SessionResults:
             return
         from memscope.analysis.baseline import write_baseline
         from memscope.analysis.figure import Figure
+        from memscope.analysis.limits import parse_limits
         from memscope.analysis.machine_class import MachineClass
 
         passed = [each for each in self._outcomes.values() if _is_example(each)]
@@ -91,7 +92,8 @@ class SessionResults:
             }
             for each in passed
         }
-        write_baseline(path, sections, MachineClass(**machine))
+        named = {limit["limit"] for each in passed for limit in each["limits"]}
+        write_baseline(path, sections, MachineClass(**machine), parse_limits(sorted(named)))
         tests = "1 test" if len(passed) == 1 else f"{len(passed)} tests"
         self._notes.append(f"baseline: {tests} written to {path}")
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from memscope.analysis.baseline import Baseline, read_baseline, write_baseline
 from memscope.analysis.baseline_file import baseline_text
+from memscope.analysis.expected import Expected
 from memscope.analysis.figure import Figure
 from memscope.analysis.figures import FIGURES
-from memscope.analysis.limits import Verdict, judge
+from memscope.analysis.limits import Verdict, judge, parse_limits
 from memscope.analysis.machine_class import MachineClass, find_machine_class
 from memscope.analysis.measure import measure
 from memscope.errors import MemscopeError
@@ -72,7 +73,9 @@ def test_every_value_reads_back_exactly(value: float, row: object) -> None:
     name, unit = row.name, row.unit  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "b.toml"
-        path.write_text(baseline_text(H200, {"x": [(name, value, unit, 0.071)]}))
+        path.write_text(
+            baseline_text(H200, {"x": [Expected(name, value, unit, row.direction, 0.071)]})
+        )
         expected = read_baseline(path).sections["x"][name]
     assert (expected.value, expected.tolerance) == (value, pytest.approx(0.071, abs=1e-12))
 
@@ -225,6 +228,46 @@ HEAD = '[memscope]\ndevice = "x"\nkind = "cuda"\ntorch = ""\n'
 
 
 @pytest.mark.parametrize(
+    ("limits", "better"),
+    [
+        (["mine.depth.peak <= 9"], "lower"),
+        (["mine.depth.peak > 1"], "higher"),
+        (["mine.depth.peak <= 9", "mine.depth.peak < 8"], "lower"),
+        (["mine.depth.peak >= 1", "mine.depth.peak <= 9"], None),
+        (["mine.depth.peak == 4"], None),
+        (["mine.other.peak <= 9"], None),
+    ],
+)
+def test_a_metric_is_kept_to_the_side_that_limits_hold_it_to(
+    tmp_path: Path, limits: list[str], better: str | None
+) -> None:
+    name, path = "mine.depth.peak", tmp_path / "b.toml"
+    found = figures(pool_hit_rate=1) | {name: Figure(name, 4, "")}
+    write_baseline(path, {"recording": found}, H200, parse_limits(limits))
+    kept = read_baseline(path).sections["recording"]
+    assert (kept[name].better if name in kept else None) == better
+    if better:
+        assert f'"{name}" = {{ value = "4", better = "{better}" }}' in path.read_text()
+
+
+def test_a_metric_is_judged_as_a_figure_is(tmp_path: Path) -> None:
+    name, path = "host.rss_bytes.peak / nvml.used_bytes.min", tmp_path / "b.toml"
+    found = {name: Figure(name, 0.5, "ratio")}
+    write_baseline(path, {"recording": found}, H200, parse_limits([f"{name} >= 10 %"]))
+    baseline = read_baseline(path)
+    for value, verdict in {0.476: "pass", 0.474: "fail", 0.9: "pass"}.items():
+        limits = baseline.limits("recording", H200).limits
+        judged = judge({name: Figure(name, value, "ratio")}, limits)
+        assert [each.verdict for each in judged if each.is_named] == [verdict]
+    assert baseline.limits("recording", OTHER).limits == ()
+
+
+def test_whether_it_holds_memory(tmp_path: Path) -> None:
+    assert written(tmp_path / "a.toml", memory_peak_bytes=1).holds_memory("recording")
+    assert not written(tmp_path / "b.toml", oom_engine_count=0).holds_memory("recording")
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("", "no baseline"),
@@ -238,6 +281,10 @@ HEAD = '[memscope]\ndevice = "x"\nkind = "cuda"\ntorch = ""\n'
         (f'{HEAD}["x"]\n"memory.peak_bytes" = "3 ms"', "measured in bytes, not in 'ms'"),
         (f'{HEAD}["x"]\n"memory.peak_bytes" = {{ value = "3 B", by = 2 }}', "is no value"),
         (f'{HEAD}["x"]\n"pool.hit_rate" = {{ value = "1", tolerance = "x" }}', "no tolerance"),
+        (f'{HEAD}["x"]\n"pool.hit_rate" = {{ value = "1", better = "lower" }}', "is no figure"),
+        (f'{HEAD}["x"]\n"my.a.peak" = "1"', "is no figure that a baseline holds"),
+        (f'{HEAD}["x"]\n"my.a.peak" = {{ value = "1", better = "more" }}', "is no figure"),
+        (f'{HEAD}["x"]\n"torch.b.peak" = {{ value = "1", better = "lower" }}', "no metric"),
     ],
 )
 def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, words: str) -> None:

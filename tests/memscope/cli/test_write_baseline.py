@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from memscope import events
 from memscope.analysis.baseline import read_baseline
+from tests.memscope.analysis.build import event, fact
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import write_recording
@@ -126,6 +128,37 @@ def test_a_place_that_takes_no_baseline(memscope: Run, whole: Path, name: str) -
     found = memscope("check", whole, "--write-baseline", name, "--force")
     assert found.code == 2
     assert found.err.count("memscope: ") == 1
+
+
+def write_program(path: Path, *sizes: int) -> Path:
+    """A program without a device of which samples of the host are recorded."""
+    rows = [
+        event(events.SAMPLE, at, name="my.used_bytes", bytes=size << 20)
+        for at, size in enumerate(sizes)
+    ]
+    return write_recording(path, [fact("run.kind", "q8-decode"), *rows])
+
+
+def test_a_metric_that_a_limit_names_is_kept_and_compared(memscope: Run, tmp_path: Path) -> None:
+    path = tmp_path / "b.toml"
+    usual = write_program(tmp_path / "usual.mscope", 100, 60)
+    more = write_program(tmp_path / "more.mscope", 104, 60)
+    most = write_program(tmp_path / "most.mscope", 60, 106)
+    found = memscope(
+        "check", usual, "--limit", "my.used_bytes.peak <= 200 MiB", "--write-baseline", path
+    )
+    assert (found.code, "holds no memory figure" in found.err) == (0, False)
+    words = ("--baseline", path, "--tolerance", "5%")
+    assert [memscope("check", each, *words).code for each in (usual, more, most)] == [0, 0, 1]
+
+
+def test_one_without_memory_says_so(memscope: Run, tmp_path: Path) -> None:
+    path = tmp_path / "b.toml"
+    program = write_program(tmp_path / "usual.mscope", 100)
+    for words in (("--write-baseline", path), ("--baseline", path)):
+        found = memscope("check", program, *words)
+        assert found.code == 0
+        assert found.err.count(f"memscope: {path} holds no memory figure") == 1
 
 
 def test_help_says_what_it_does(memscope: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.memscope.pytest_plugin.program import RunTests
+from tests.memscope.pytest_plugin.program import RunTests, limited
 
 WRITE = ("--memscope-write-baseline", "base.toml")
 COMPARE = ("--memscope-baseline", "base.toml")
@@ -30,6 +30,12 @@ def test_baseline_is_for_people(baseline: Path) -> None:
     text = baseline.read_text()
     assert '["test_it.py::test_it"]' in text
     assert '"residency.uploads_per_step" = "4 layers"' in text
+
+
+def test_a_metric_of_the_mark_is_written(run_tests: RunTests, pytester: pytest.Pytester) -> None:
+    run_tests(limited("host.rss_bytes.peak <= 1 TiB"), *WRITE).assert_outcomes(passed=1)
+    text = (pytester.path / "base.toml").read_text()
+    assert '"host.rss_bytes.peak" = { value = ' in text
 
 
 @pytest.mark.usefixtures("baseline")
