@@ -108,8 +108,15 @@ def _own_memory(situation: Situation) -> Iterator[str]:
         )
 
 
+_MODEL_SIZE = ("how large the whole model is: bytes a parameter times its parameters",)
+
+
 def _shortage(situation: Situation) -> Counsel:
     balance = situation.balance
+    if situation.is_loading:
+        return Counsel(
+            help=tuple(_others(situation)), no_help=(_empty_cache(situation),), unknown=_MODEL_SIZE
+        )
     missing = balance.missing or 0
     cached = torch_size(balance.cached or 0)
     reason = f"only {cached} is cached: no setting makes room"

@@ -26,17 +26,42 @@ def server_help(diagnosis: str, situation: Situation) -> tuple[Advice, ...]:
         return tuple(_share_of_what_is_free(situation))
     if diagnosis not in _ROOM_HELPS:
         return ()
+    if situation.is_loading:
+        return tuple(_fewer_weights(situation))
     return (*_smaller_share(situation), *_FLAGS[server](situation))
 
 
 def server_no_help(diagnosis: str, situation: Situation) -> tuple[Advice, ...]:
     """Flags of the server that seem to help and would not."""
-    if diagnosis not in _ROOM_HELPS or situation.context.server != "vllm":
+    server = situation.context.server
+    if diagnosis not in _ROOM_HELPS or server not in _SHARES:
+        return ()
+    if situation.is_loading:
+        reason = "what they govern comes after the weights"
+        return (Advice(_AFTER_WEIGHTS[server], reason),)
+    if server != "vllm":
         return ()
     return (
         Advice("--kv-cache-dtype fp8", "the same share is filled with more KV blocks"),
         Advice("--max-model-len lower", "the KV cache keeps its share"),
     )
+
+
+_AFTER_WEIGHTS = {
+    "vllm": "--gpu-memory-utilization, --max-num-seqs, --max-model-len",
+    "sglang": "--mem-fraction-static, --max-running-requests",
+}
+
+
+def _fewer_weights(situation: Situation) -> Iterator[Advice]:
+    """What makes a model fit that did not while it was read."""
+    size = situation.context.option("tensor_parallel_size")
+    doubled = f"{int(size) * 2}" if size and 1 <= size <= 64 else "higher"
+    name = "--tp-size" if situation.context.server == "sglang" else "--tensor-parallel-size"
+    yield Advice(f"{name} {doubled}", "weights are split over the cards")
+    yield Advice("--quantization fp8, or a quantized model", "half or a quarter of 16-bit weights")
+    yield Advice("--cpu-offload-gb N", "N GiB of weights a card stay in host memory; slow")
+    yield Advice("a larger card", "all weights must fit, KV cache beside them")
 
 
 def _flag(name: str) -> str:

@@ -59,6 +59,11 @@ class Situation:
         )
 
     @property
+    def is_loading(self) -> bool:
+        """Whether an inference server was still reading the weights of its model."""
+        return self.context.is_loading and bool(self.context.server)
+
+    @property
     def wanted(self) -> int:
         """Bytes asked for."""
         return self.message.requested.bytes if self.message.requested else 0

@@ -61,6 +61,13 @@ def _shortage(situation: Situation) -> str:
     else:
         cached = f" and {torch_size(balance.cached or 0)} lay unused in torch's cache"
     missing = balance.missing or 0
+    if situation.is_loading and missing:
+        return (
+            f"The model does not fit: while its weights were read, {_asked(situation)}, "
+            f"{_room(situation)} was free{cached}, and tensors held {torch_size(live)}. "
+            f"{torch_size(missing)} is what this one allocation lacked; the rest of the model was "
+            "still to come."
+        )
     lacks = (
         f"{torch_size(missing)} was missing"
         if missing

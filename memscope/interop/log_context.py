@@ -74,6 +74,12 @@ _ACCOUNT_WORDS = re.compile(
     r"|KV cache memory:|graph|Load weight|(?:Allocated|Active) memory"
     r"|^Limit: |^InUse: |memory_limit_|XLA backend"
 )
+# Where a server is while it reads weights: its own line, or the frames of a traceback.
+_LOADING = re.compile(
+    r"Starting to load model|Load weight begin"
+    r"|, in (?:\w{0,40}create_weights|load_model|load_weights|initialize_model)\b"
+)
+_LOADED = re.compile(r"[Mm]odel loading took|[Ll]oading model weights took|Load weight end")
 SERVER_WORDS = ("sglang", "vllm", "EngineCore")
 # Lines that may teach something hold one of these.
 WORDS = (
@@ -109,6 +115,10 @@ WORDS = (
     "raph pool",
     "raph capt",
     "Load weight",
+    "load model",
+    "create_weights",
+    "in load_",
+    "initialize_model",
     "| Allocated mem",
     "| Active mem",
     "XLA_",
@@ -124,7 +134,10 @@ WORDS = (
 
 @dataclass(slots=True)
 class LogContext:
-    """What was said so far; the last word counts. ``xla``: who runs on it: "jax", "torch_xla"."""
+    """What was said so far; the last word counts.
+
+    ``xla``: who runs on it: "jax", "torch_xla". ``is_loading``: whether weights were being read.
+    """
 
     servers: set[str] = field(default_factory=set)
     torch_version: tuple[int, ...] = ()
@@ -133,6 +146,7 @@ class LogContext:
     options: dict[str, str] = field(default_factory=dict)
     accounts: dict[str, Size] = field(default_factory=dict)
     xla: str = ""
+    is_loading: bool = False
 
     @property
     def server(self) -> str:
@@ -162,6 +176,7 @@ class LogContext:
             {**later.options, **self.options},
             {**later.accounts, **self.accounts},
             self.xla or later.xla,
+            self.is_loading,
         )
 
     def copy(self) -> LogContext:
@@ -174,6 +189,7 @@ class LogContext:
             dict(self.options),
             dict(self.accounts),
             self.xla,
+            self.is_loading,
         )
 
     def add_server(self, text: str) -> None:
@@ -203,6 +219,10 @@ class LogContext:
         setting = _SETTING.search(line)
         if setting and "try setting" not in line[: setting.start()]:
             self.setting_variable, self.settings = setting[1], setting[2][:MAX_SETTING]
+        if _LOADED.search(line):
+            self.is_loading = False
+        elif _LOADING.search(line):
+            self.is_loading = True
         if _ACCOUNT_WORDS.search(line):
             self._add_accounts(squeezed)
 
