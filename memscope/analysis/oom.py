@@ -15,6 +15,7 @@ from memscope.analysis.oom_server_advice import server_help, server_no_help
 from memscope.analysis.oom_situation import Situation, torch_size
 from memscope.analysis.oom_words import write_why
 from memscope.analysis.oom_xla import explain_xla
+from memscope.analysis.oom_xla_library import explain_xla_library
 from memscope.analysis.refusal import explain_refusal
 from memscope.interop.log_context import LogContext
 from memscope.interop.log_lines import plain
@@ -81,9 +82,9 @@ def explain_message(message: Message, context: LogContext | None = None) -> Expl
     if not isinstance(message, OomMessage):
         return explain_refusal(message, context)
     if isinstance(message, XlaMessage):
-        return explain_xla(message, context)
+        return _explain_xla(message, context)
     if message.kind == "bare" and context.xla:
-        return explain_xla(XlaMessage("xla", message.backend, requested=message.requested), context)
+        return _explain_xla(_beside_pool(message, context), context)
     balance = Balance(message, _summed_pending(context))
     situation = Situation(message, balance, context)
     diagnosis = decide(balance)
@@ -100,6 +101,18 @@ def explain_message(message: Message, context: LogContext | None = None) -> Expl
         unknown=counsel.unknown,
         notes=_message_notes(situation),
     )
+
+
+def _explain_xla(message: XlaMessage, context: LogContext) -> Explanation:
+    explain = explain_xla_library if message.kind == "xla_library" else explain_xla
+    return explain(message, context)
+
+
+def _beside_pool(message: OomMessage, context: LogContext) -> XlaMessage:
+    """A library's refusal under JAX, whose own pool says RESOURCE_EXHAUSTED."""
+    kind = "xla_library" if context.xla == "jax" else "xla"
+    name = "a library of CUDA" if kind == "xla_library" else ""
+    return XlaMessage(kind, message.backend, requested=message.requested, detail=name)
 
 
 def _figures(message: OomMessage) -> dict[str, int]:

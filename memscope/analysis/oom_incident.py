@@ -65,7 +65,7 @@ def weight(found: Found) -> int:
     message = found.message
     if not isinstance(message, OomMessage):
         return 1 if message.kind == "warmup" else 2
-    if message.kind in ("bare", "xla_driver"):
+    if message.kind in ("bare", "xla_driver", "xla_library"):
         return 0
     if message.kind in ("torch", "async", "mps"):
         return 2 if message.figures >= 3 or message.is_beyond_exabyte else 1

@@ -20,7 +20,7 @@ DEFAULT_FRACTION = 0.75
 # More than this share of a card is not to be had: context and libraries take the rest.
 HIGHEST_FRACTION = 0.95
 _FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
-_PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
+PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,15 +232,15 @@ def _raised_fraction(diagnosis: str, pool: Pool) -> Iterator[Advice]:
 
 
 def _preallocation(diagnosis: str, pool: Pool) -> Iterator[Advice]:
-    is_off = pool.context.options.get(_PREALLOCATE, "").lower() in ("false", "0")
+    is_off = pool.context.options.get(PREALLOCATE, "").lower() in ("false", "0")
     if pool.message.kind == "xla_driver":
         yield Advice("stop what else runs on the card", WHO_HOLDS_IT)
         lower = f"{pool.variable} lower"
         yield Advice(lower, "so that the pools of all programs fit beside each other")
     if is_off and diagnosis == "fragmentation":
-        yield Advice(f"{_PREALLOCATE}=true", "one region from the start is split less")
+        yield Advice(f"{PREALLOCATE}=true", "one region from the start is split less")
     elif not is_off and diagnosis == "unknown":
-        yield Advice(f"{_PREALLOCATE}=false", "where another program needs the card, too")
+        yield Advice(f"{PREALLOCATE}=false", "where another program needs the card, too")
 
 
 def _donated(pool: Pool) -> int | None:
@@ -255,7 +255,7 @@ def _no_help(pool: Pool) -> Iterator[Advice]:
     if pool.message.kind == "tensorflow" or pool.context.xla == "torch_xla":
         return
     if pool.message.backend == "TPU":
-        yield Advice(f"{_FRACTIONS[1]}, {_PREALLOCATE}", "read on GPUs only")
+        yield Advice(f"{_FRACTIONS[1]}, {PREALLOCATE}", "read on GPUs only")
     else:
         yield Advice("jax.clear_caches()", "compiled programs go, arrays stay")
         yield Advice(

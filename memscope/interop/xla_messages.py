@@ -30,6 +30,7 @@ class XlaMessage(OomMessage):
 
 # "xla": an allocation failed. "xla_compile": a program needs more than the device has. "xla_pool":
 # the allocator's own warning. "xla_driver": the driver refused to enlarge XLA's pool.
+# "xla_library": a program or a library of CUDA found no room outside the pool.
 NEEDLES = {
     "xla": (
         "RESOURCE_EXHAUSTED:Outofmemory",
@@ -41,9 +42,23 @@ NEEDLES = {
     "xla_compile": ("Ranoutofmemoryinmemoryspace",),
     "xla_pool": ("_bfc)ranoutofmemorytryingtoallocate",),
     "xla_driver": ("bytes)fromdevice:",),
+    "xla_library": (
+        "Failedtoloadin-memoryCUBIN",
+        "DNNlibraryinitializationfailed",
+        "ouldnotcreatecudnnhandle:",
+        "ailedtocreatecublashandle:",
+    ),
     "tensorflow": ("OOMwhenallocatingtensorwithshape",),
 }
-WORDS = ("OOM when", "was not possible", "from device:")
+WORDS = (
+    "OOM when",
+    "was not possible",
+    "from device:",
+    "in-memory CUBIN",
+    "DNN library init",
+    "cudnn handle",
+    "cublas handle",
+)
 _BEGINS = {
     "xla": ("Attemptingtoallocate", 48),
     "xla_pool": ("Allocator(", 24),
@@ -76,6 +91,8 @@ def parse_xla(kind: str, text: str) -> XlaMessage | None:
     """The message of ``kind`` at the start of ``text``; None for a warning that nothing failed."""
     if kind == "xla_pool" and _NO_FAILURE in text:
         return None
+    if kind == "xla_library":
+        return _parse_library(text)
     device = _DEVICE.search(text[:600])
     used = _USED.search(text[:400]) if kind == "xla_compile" else None
     free = _FREE.search(text[:200])
@@ -90,6 +107,23 @@ def parse_xla(kind: str, text: str) -> XlaMessage | None:
         outputs=_find(_OUTPUTS, text),
         temporaries=_find(_TEMPORARIES, text),
     )
+
+
+_PROGRAM = "a compiled program"
+_LIBRARIES = (("CUBIN", _PROGRAM), ("ublas", "cuBLAS"), ("", "cuDNN"))
+_LEFT = re.compile(r"Memoryusage:(\d{1,20})bytesfree,(\d{1,20})bytestotal")
+
+
+def _parse_library(text: str) -> XlaMessage | None:
+    """``detail``: what found no room. A program that does not load may have another reason."""
+    name = next(name for word, name in _LIBRARIES if word in text[:30])
+    if name == _PROGRAM and "OUT_OF_MEMORY" not in text[:200]:
+        return None
+    left = _LEFT.search(text[:400])
+    free, total = (
+        (parse_size(f"{number}bytes") for number in left.groups()) if left else (None,) * 2
+    )
+    return XlaMessage("xla_library", "CUDA", free=free, total=total, detail=name)
 
 
 def _find(pattern: re.Pattern[str], text: str) -> Size | None:
