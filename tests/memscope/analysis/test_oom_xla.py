@@ -95,12 +95,6 @@ MESSAGES = [
         round(1.5 * GIB),
         None,
     ),
-    (
-        "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: cuGraphInstantiate failed: "
-        "CUDA_ERROR_OUT_OF_MEMORY: out of memory",
-        None,
-        None,
-    ),
 ]
 
 

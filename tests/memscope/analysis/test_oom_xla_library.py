@@ -29,6 +29,7 @@ MESSAGES = [
     "INTERNAL: failed to create cublas handle: the resource allocation failed",
     "XlaRuntimeError: INTERNAL: CUBLAS_STATUS_ALLOC_FAILED",
     "JaxRuntimeError: INTERNAL: cuModuleLoadData failed with CUDA_ERROR_OUT_OF_MEMORY",
+    "XlaRuntimeError: INTERNAL: cuGraphInstantiate failed: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
 ]
 
 
