@@ -43,6 +43,7 @@ class Summary:
     events: int
     steps: int
     warmup_steps: int
+    other_steps: int
 
     def to_json(self) -> dict[str, Any]:
         """What ``--json`` prints."""
@@ -53,6 +54,7 @@ class Summary:
             "events": self.events,
             "steps": self.steps,
             "warmup_steps": self.warmup_steps,
+            "other_steps": self.other_steps,
             "lost_events": self.state.lost_rows,
             "lost_bytes": self.state.lost_bytes,
             "older_events": self.state.removed_rows,
@@ -86,6 +88,7 @@ def summarize(timeline: Timeline, state: State, *, limits: Sequence[Limit] = ())
         events=timeline.events,
         steps=len(timeline.steps),
         warmup_steps=timeline.warmup_steps,
+        other_steps=timeline.other_steps,
     )
 
 

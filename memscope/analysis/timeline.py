@@ -139,6 +139,11 @@ class Timeline:
         return as_count(self.fact(key, field))
 
     @property
+    def other_steps(self) -> int:
+        """Steps that had ended before steps began to come from where they come from now."""
+        return self._rare.other_steps
+
+    @property
     def warmup_steps(self) -> int:
         """Steps left out of figures: as asked for, else as the program said, else 1.
 

@@ -163,5 +163,10 @@ def _versions(summary: Summary) -> str:
 
 
 def _steps(summary: Summary) -> str:
-    warmup = min(summary.warmup_steps, summary.steps)
-    return f"{summary.steps:,} ended, {warmup:,} of them warm-up"
+    other = summary.other_steps
+    ended = summary.steps - other
+    if summary.facts.get("run.step_source") == "second":
+        return f"{ended:,} of a second each, for the program shows none"
+    warmup = min(summary.warmup_steps - other, ended)
+    before = f"; {other:,} before them came of other signs and are left out" if other else ""
+    return f"{ended:,} ended, {warmup:,} of them warm-up{before}"

@@ -86,11 +86,11 @@ class StepProbe:
                 return
             if NAMES.index(source) < NAMES.index(self._source):
                 return
-            if source == self._source:
-                recorder.end_step(self._number, self._start_ns)
-                self._begin_step(recorder)
-            else:
-                self._take(source)
+            if source != self._source:
+                self._source = source
+                recorder.take_steps(source)
+            recorder.end_step(self._number, self._start_ns)
+            self._begin_step(recorder)
 
     # -- torch --------------------------------------------------------------------------------
 
