@@ -13,6 +13,7 @@ from memscope.units import format_bytes, format_seconds
 from memscope_dashboards.html.markup import escape, plain
 
 _CARDS = (("device.0", "Device"), ("model", "Model"), ("policy", "Settings"), ("plan", "Plan"))
+_BEYOND_MEASURE = 1 << 62  # what no size or time comes to stands as it was written
 
 
 def format_fact(key: str, value: object) -> str:
@@ -29,11 +30,12 @@ def format_fact(key: str, value: object) -> str:
 
 
 def _format_number(key: str, value: float) -> str:
-    if key.endswith("bytes"):
+    is_measure = abs(value) < _BEYOND_MEASURE
+    if is_measure and key.endswith("bytes"):
         return format_bytes(value)
-    if key.endswith("_ns"):
+    if is_measure and key.endswith("_ns"):
         return format_seconds(value / 1e9)
-    if key.endswith("_s"):
+    if is_measure and key.endswith("_s"):
         return format_seconds(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
