@@ -149,7 +149,7 @@ def _environment(facts: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _devices(facts: Mapping[str, Any]) -> Iterator[tuple[str, Plain]]:
     """The first device, as the program named it or torch used it, and how many torch used."""
-    used = sorted(key for key in facts if _CUDA_DEVICE.fullmatch(key))
+    used = sorted(filter(_CUDA_DEVICE.fullmatch, facts), key=lambda key: int(key[5:]))
     first = next((key for key in ("device.0", *used) if key in facts), "")
     for name, field in _DEVICE_FIELDS.items():
         yield from _known(name, facts.get(first), field)

@@ -121,7 +121,7 @@ def _write_baseline(
     check_free(path, force=force)
     write_baseline(path, sections, checked[0].machine, limits)
     note = ", though not every limit holds" if _exit_code(runs) == 1 else ""
-    print(f"memscope: {path}: baseline written{note}", file=sys.stderr)
+    print(f"memscope: {clean(path)}: baseline written{note}", file=sys.stderr)
     written = read_baseline(path)
     if not any(map(written.holds_memory, sections)):
         from memscope.cli.checking import no_memory

@@ -1,4 +1,4 @@
-"""A fact in words: numbers with their unit, and as they were written where none comes to so much."""
+"""A fact in words: numbers with their unit, but for those that nothing comes to."""
 
 from __future__ import annotations
 

@@ -122,6 +122,12 @@ def test_command_is_compared_without_where_our_output_goes() -> None:
     assert differing(*theirs) == ["command"], "what -o means to another program is not known"
 
 
+def test_the_first_device_is_the_lowest_number() -> None:
+    rows = [fact("cuda.10", {"name": "H200"}), fact("cuda.2", {"name": "H100"})]
+    found = compare(summary(*rows), summary(*rows))
+    assert (found["device"].before, found["devices"].before) == ("H100", 2)
+
+
 def test_machine_and_rank_are_compared() -> None:
     old, new = summary(host="one", rank=0), summary(host="two", rank=1)
     assert differing(old, new) == ["host", "rank"]
