@@ -12,6 +12,7 @@ from memscope.analysis.memory_figures import (
     ALLOCATOR_FIGURES,
     FRAGMENTATION_FIGURES,
     GROWTH_FIGURES,
+    HOST_FIGURES,
     MEMORY_FIGURES,
 )
 from memscope.analysis.residency import analyse_residency
@@ -24,6 +25,7 @@ __all__ = ["FIGURES", "DefaultLimit", "Figure", "FigureDefinition", "figures", "
 
 FIGURES: tuple[FigureDefinition, ...] = (
     *MEMORY_FIGURES,
+    *HOST_FIGURES,
     *RESIDENCY_FIGURES,
     *POOL_FIGURES,
     *STEP_FIGURES,

@@ -101,3 +101,13 @@ def host_bytes(timeline: Timeline) -> int | None:
     """The most that the process had resident on the host."""
     series = timeline.series.get("host.rss_bytes")
     return None if series is None else int(series.peak)
+
+
+def host_peak_bytes(timeline: Timeline) -> Measured:
+    """``host_bytes`` as a figure."""
+    peak = host_bytes(timeline)
+    if peak is not None:
+        return peak
+    facts = (timeline.fact("probe.host", "absent"), timeline.fact("probe.host", "stopped"))
+    reason = next((f": {fact}" for fact in facts if isinstance(fact, str)), "")
+    return Missing(f"host.rss_bytes is not sampled{reason}")

@@ -17,12 +17,13 @@ from memscope.analysis.figure_definition import (
 )
 from memscope.analysis.fragmentation_series import map_fragmentation
 from memscope.analysis.growth import growth_slope, time_until_full
-from memscope.analysis.memory import peak_bytes, peak_ratio
+from memscope.analysis.memory import host_peak_bytes, peak_bytes, peak_ratio
 
 ANY = "any program"
 TORCH = "programs whose GPU memory torch's caching allocator hands out"
 SLACK_RATIO = 0.02  # what sampling alone may move a ratio by
 SLACK_GROWTH = 1024.0
+SLACK_HOST_BYTES = float(16 << 20)  # what Python and its libraries differ by from run to run
 
 
 def _growth(kind: str) -> Measure:
@@ -82,6 +83,21 @@ MEMORY_FIGURES = (
         direction="higher",
         repeats=IN_NO_OTHER_RUN,
         is_after_warmup=True,
+    ),
+)
+
+HOST_FIGURES = (
+    FigureDefinition(
+        "host.peak_bytes",
+        "bytes",
+        "the most this process had resident on the host: the largest host.rss_bytes",
+        lambda results: host_peak_bytes(results.timeline),
+        "the peak of the recording",
+        ANY,
+        advice="See when it rose: host memory over time in `memscope report RECORDING`.",
+        direction="lower",
+        repeats=ON_ONE_CLASS,
+        slack=SLACK_HOST_BYTES,
     ),
 )
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from memscope.pytest_plugin.options import Settings
 
 RESULTS = "memscope-results.json"
+# All tests share one process, so that these say more of the tests before than of one.
+OF_THE_SESSION = ("host.peak_bytes",)
 
 
 class SessionResults:
@@ -89,6 +91,7 @@ class SessionResults:
             each["test"]: {
                 name: Figure(name, figure["value"], figure["unit"])
                 for name, figure in each["figures"].items()
+                if name not in OF_THE_SESSION
             }
             for each in passed
         }

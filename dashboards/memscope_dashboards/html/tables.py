@@ -24,6 +24,7 @@ _ORDER = tuple(_MARKS)
 _GLANCE = {
     "memory.peak_bytes": "most memory held",
     "memory.peak_ratio": "of what may be used",
+    "host.peak_bytes": "most resident on the host",
     "residency.peak_layers": "most layers ready at once",
     "residency.uploads_per_step": "uploaded a step",
     "step.duration_ms": "a step, median",

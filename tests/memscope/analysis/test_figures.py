@@ -118,6 +118,15 @@ def test_nothing_of_a_host_is_a_gpu_figure() -> None:
     assert not found["allocator.cache_ratio"].is_applicable
 
 
+def test_a_host_figure_is_of_any_program_and_never_of_a_device() -> None:
+    sizes = [event(events.SAMPLE, at, name="host.rss_bytes", bytes=n) for at, n in ((1, 7), (2, 5))]
+    found = figures(fold(sizes))
+    assert found["host.peak_bytes"].value == 7
+    assert found["memory.peak_bytes"].value is None
+    missing = figures(fold([fact("probe.host", {"stopped": "no /proc"})]))["host.peak_bytes"]
+    assert (missing.value, missing.reason) == (None, "host.rss_bytes is not sampled: no /proc")
+
+
 def test_durations_are_medians_after_warmup() -> None:
     rows = [fact("run.warmup_steps", 1), event(events.UPLOAD, 0, step=0, layer=0)]
     for step, duration in enumerate((90_000_000, 4_000_000, 8_000_000, 6_000_000)):

@@ -152,6 +152,27 @@ def test_a_metric_that_a_limit_names_is_kept_and_compared(memscope: Run, tmp_pat
     assert [memscope("check", each, *words).code for each in (usual, more, most)] == [0, 0, 1]
 
 
+def test_a_program_without_a_device_is_held_to_its_host_memory(
+    memscope: Run, tmp_path: Path
+) -> None:
+    usual, more = (
+        write_recording(
+            tmp_path / f"{size}.mscope",
+            [event(events.SAMPLE, 1, name="host.rss_bytes", bytes=size << 20)],
+        )
+        for size in (400, 430)
+    )
+    path = tmp_path / "b.toml"
+    assert memscope("check", usual, "--write-baseline", path).err.count("\n") == 1
+    assert '"host.peak_bytes" = "419430400 bytes"  # 400 MiB' in path.read_text()
+    assert memscope("check", usual, "--baseline", path).code == 0
+    assert memscope("check", more, "--baseline", path).code == 1
+    assert "  host.peak_bytes  400 MiB" in memscope("summary", usual).out
+    limit = "diff.{}peak_bytes <= 1 MiB"
+    assert memscope("diff", usual, more, "--limit", limit.format("host.")).code == 1
+    assert memscope("diff", usual, more, "--limit", limit.format("")).code == 2
+
+
 def test_one_without_memory_says_so(memscope: Run, tmp_path: Path) -> None:
     path = tmp_path / "b.toml"
     program = write_program(tmp_path / "usual.mscope", 100)

@@ -36,6 +36,7 @@ def test_a_metric_of_the_mark_is_written(run_tests: RunTests, pytester: pytest.P
     run_tests(limited("host.rss_bytes.peak <= 1 TiB"), *WRITE).assert_outcomes(passed=1)
     text = (pytester.path / "base.toml").read_text()
     assert '"host.rss_bytes.peak" = { value = ' in text
+    assert "host.peak_bytes" not in text, "it tells more of the tests before than of this one"
 
 
 @pytest.mark.usefixtures("baseline")
