@@ -154,15 +154,16 @@ def _conclusion(checked: Checked, checked_run: CheckedRun) -> str:
     counting = named or summary.verdicts
     held = sum(verdict.verdict in ("pass", "warn") for verdict in counting)
     broken = [verdict for verdict in checked_run.breaking(checked) if verdict.value is not None]
-    unmeasured = [verdict for verdict in named if verdict.verdict == "not measured"]
-    words = [f"{held} of {len(counting)} limits hold"]
     idle = sum(verdict.verdict == "not applicable" for verdict in named)
-    if idle:
-        words.append(f"{idle} not applicable")
-    if broken:
-        words.append(f"{len(broken)} broken")
-    if unmeasured:
-        words.append(f"{len(unmeasured)} could not be measured")
+    unjudged = sum(verdict.value is None for verdict in counting) - idle
+    words = ["1 limit holds" if held == 1 else f"{held} limits hold"]
+    for count, what in (
+        (len(broken), "broken"),
+        (unjudged, "could not be judged"),
+        (idle, "not applicable"),
+    ):
+        if count:
+            words.append(f"{count} {what}")
     if summary.state.is_partial:
         words.append("the recording is partial")
     return f"{', '.join(words)}."

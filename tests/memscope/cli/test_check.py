@@ -110,12 +110,22 @@ def test_farther_limits_on_other_figures_stand(memscope: Run, whole: Path, tmp_p
     configure(tmp_path, f'limits = ["{BROKEN}"]')
     found = memscope("check", whole, *limits(KEPT))
     assert found.code == 1
-    assert "1 of 2 limits hold, 1 broken." in found.out
+    assert "1 limit holds, 1 broken." in found.out
+
+
+def test_what_could_not_be_judged_is_not_counted_as_broken(memscope: Run, tmp_path: Path) -> None:
+    """Of a program without any device one default alone has a value."""
+    path = write_recording(tmp_path / "plain.mscope", [fact("run.kind", "q8-decode")])
+    unjudged = sum(len(row.limits) for row in FIGURES) - 1
+    found = memscope("check", path)
+    assert found.out.endswith(f"\n1 limit holds, {unjudged} could not be judged.\n")
+    found = memscope("check", path, *limits("oom.engine_count > 0", "memory.peak_bytes <= 1"))
+    assert found.out.endswith("\n0 limits hold, 1 broken, 1 could not be judged.\n")
 
 
 def test_a_limit_that_does_not_apply_is_counted_as_such(memscope: Run, whole: Path) -> None:
     found = memscope("check", whole, *limits("torch.reserved_bytes.peak <= 1 GiB"))
-    assert "0 of 1 limits hold, 1 not applicable." in found.out
+    assert "0 limits hold, 1 not applicable." in found.out
 
 
 @pytest.mark.parametrize(
@@ -155,7 +165,7 @@ def test_a_limit_on_a_metric_a_ratio_and_growth(memscope: Run, whole: Path) -> N
     assert memscope("check", whole, *limits(f"{ratio} > 1")).code == 1
     growth = memscope("check", whole, *limits("device.allocated_bytes.growth <= 1 KiB"))
     assert growth.code == 1
-    assert "1 could not be measured" in growth.out
+    assert "1 could not be judged" in growth.out
 
 
 def test_an_unmeasured_metric_breaks_it_with_its_reason(memscope: Run, whole: Path) -> None:
