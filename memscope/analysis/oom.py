@@ -10,18 +10,22 @@ from memscope.analysis.explanation import FIGURES, Explanation, Failure
 from memscope.analysis.oom_advice import advise
 from memscope.analysis.oom_balance import Balance, decide
 from memscope.analysis.oom_card import card_shares
+from memscope.analysis.oom_host import explain_host
 from memscope.analysis.oom_incident import Victim, saw_first, victims_of
+from memscope.analysis.oom_runtimes import explain_runtime
 from memscope.analysis.oom_server_advice import server_help, server_no_help
 from memscope.analysis.oom_situation import Situation, torch_size
 from memscope.analysis.oom_words import write_why
 from memscope.analysis.oom_xla import explain_xla
 from memscope.analysis.oom_xla_library import explain_xla_library
 from memscope.analysis.refusal import explain_refusal
+from memscope.interop.host_messages import HostMessage
 from memscope.interop.log_context import LogContext
 from memscope.interop.log_lines import plain
 from memscope.interop.message_kinds import Message
 from memscope.interop.oom_formats import OomMessage
 from memscope.interop.oom_message import LogReading
+from memscope.interop.runtime_messages import RuntimeMessage
 from memscope.interop.xla_messages import XlaMessage
 
 _KILLED = re.compile(r"\bKilled\b")
@@ -52,7 +56,15 @@ def _whole_context(reading: LogReading) -> LogContext:
     totals = {each.message.total for each in reading.found if each.message.total}
     if len(totals) == 1:
         context.accounts.setdefault("total", *totals)
+    for name, figure in (("host_limit", "limit"), ("host_held", "allocated")):
+        sizes = {getattr(kill, figure) for kill in _kills(reading)} - {None}
+        if len(sizes) == 1:
+            context.accounts.setdefault(name, *sizes)
     return context
+
+
+def _kills(reading: LogReading) -> list[HostMessage]:
+    return [each.message for each in reading.found if isinstance(each.message, HostMessage)]
 
 
 def _explain_victim(victim: Victim, whole: LogContext, *, is_alone: bool) -> Explanation:
@@ -81,6 +93,10 @@ def explain_message(message: Message, context: LogContext | None = None) -> Expl
     context = context or LogContext()
     if not isinstance(message, OomMessage):
         return explain_refusal(message, context)
+    if isinstance(message, HostMessage):
+        return explain_host(message, context)
+    if isinstance(message, RuntimeMessage):
+        return explain_runtime(message)
     if isinstance(message, XlaMessage):
         return _explain_xla(message, context)
     if message.kind == "bare" and context.xla:

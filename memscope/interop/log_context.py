@@ -64,6 +64,7 @@ _ACCOUNTS = {
     "xla_limit": (
         r"(?:^Limit:|memory_limit_:|XLAbackend(?:allocating|willuseupto))(\d{1,20})(?:$|bytes|avail)"
     ),
+    "host_limit": r"memory:usage\d{1,20}kB,limit(\d{1,15}kB)",
     "xla_in_use": r"^InUse:(\d{1,20})$",
     "summary_allocated": rf"Allocatedmemory\|({SIZE})",
     "summary_active": rf"Activememory\|({SIZE})",
@@ -72,7 +73,7 @@ _ACCOUNT_PATTERNS = {name: re.compile(pattern) for name, pattern in _ACCOUNTS.it
 _ACCOUNT_WORDS = re.compile(
     r"total_gpu_memory|Free memory on device|[Ll]oading (?:took|model)|weights take"
     r"|KV cache memory:|graph|Load weight|(?:Allocated|Active) memory"
-    r"|^Limit: |^InUse: |memory_limit_|XLA backend"
+    r"|memory: usage|^Limit: |^InUse: |memory_limit_|XLA backend"
 )
 # Where a server is while it reads weights: its own line, or the frames of a traceback.
 _LOADING = re.compile(
@@ -126,6 +127,7 @@ WORDS = (
     "torch_xla",
     "XlaRuntime",
     "JaxRuntime",
+    "memory: usage",
     "Limit:   ",
     "InUse:   ",
     "memory_limit_",
@@ -230,6 +232,7 @@ class LogContext:
         for name, pattern in _ACCOUNT_PATTERNS.items():
             match = pattern.search(squeezed)
             parse = parse_difference if name == "kv" else parse_size
-            size = parse(match[1]) or parse(f"{match[1]}bytes") if match else None
+            printed = match[1].replace("kB", "KB") if match else ""
+            size = parse(printed) or parse(f"{printed}bytes")
             if size is not None:
                 self.accounts[name] = size

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias
 
-from memscope.interop import oom_formats, server_refusals, xla_messages
+from memscope.interop import (
+    host_messages,
+    oom_formats,
+    runtime_messages,
+    server_refusals,
+    xla_messages,
+)
 from memscope.interop.oom_formats import OomMessage
 from memscope.interop.server_refusals import Refusal
 
 Message: TypeAlias = OomMessage | Refusal
 
 # By kind, those whose text says more than that memory ran out.
-STRONG = {**oom_formats.NEEDLES, **xla_messages.NEEDLES, **server_refusals.NEEDLES}
-WORDS = (*oom_formats.WORDS, *xla_messages.WORDS, *server_refusals.WORDS)
+_SOURCES = (oom_formats, xla_messages, server_refusals, host_messages, runtime_messages)
+STRONG = {kind: texts for source in _SOURCES for kind, texts in source.NEEDLES.items()}
+WORDS = tuple(word for source in _SOURCES for word in source.WORDS)
 
-_STARTS = {
-    **dict.fromkeys(xla_messages.NEEDLES, xla_messages.start_of),
-    **dict.fromkeys(server_refusals.NEEDLES, server_refusals.start_of),
+_STARTS: dict[str, Callable[[str, str, int], int | None]] = {
+    kind: source.start_of for source in _SOURCES for kind in source.NEEDLES
 }
 
 
@@ -26,6 +33,10 @@ def parse(kind: str, text: str) -> Message | None:
         return xla_messages.parse_xla(kind, text)
     if kind in server_refusals.NEEDLES:
         return server_refusals.parse_refusal(kind, text)
+    if kind in host_messages.NEEDLES:
+        return host_messages.parse_host(kind, text)
+    if kind in runtime_messages.NEEDLES:
+        return runtime_messages.parse_runtime(kind, text)
     return oom_formats.parse_message(kind, text)
 
 

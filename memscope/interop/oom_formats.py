@@ -71,9 +71,6 @@ VAGUE_NEEDLES = {
     "host": (
         "DefaultCPUAllocator:",
         "ArrayMemoryError:Unabletoallocate",
-        "OOMKilled",
-        "utofmemory:Killedprocess",
-        "utofmemory:Killprocess",
     ),
     "bare": (
         "error:outofmemory",
@@ -113,7 +110,6 @@ WORDS = (
     "ArrayMemory",
     "with OOM",
     "M on device",
-    "OOMKilled",
 )
 # Source text in a traceback that names the error is none.
 _SOURCE_TEXT = re.compile(r"except(?:torch\.)?(?:cuda\.)?$|[\"']$")

@@ -1,0 +1,75 @@
+"""llama.cpp and ONNX Runtime are told by name, with their own settings and none of torch's."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from memscope.analysis.explanation import Explanation
+from memscope.analysis.oom import explain_reading
+from memscope.interop.oom_message import read_log
+
+LLAMA = (
+    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: "
+    "cudaMalloc failed: out of memory"
+)
+ARENA = (
+    "Non-zero status code returned while running Mul node. Name:'Mul_8702' Status Message: "
+    "bfc_arena.cc:368 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool) "
+)
+
+
+def explain(*lines: str) -> Explanation:
+    return explain_reading(read_log(io.BytesIO("\n".join(lines).encode())))
+
+
+def settings(explanation: Explanation) -> list[str]:
+    return [each.setting for each in explanation.help]
+
+
+@pytest.mark.parametrize(
+    ("after", "purpose", "first"),
+    [
+        ("alloc_tensor_range: failed to allocate CUDA1 buffer", "weights", "--n-gpu-layers"),
+        ("ggml_gallocr_reserve_n: failed to allocate CUDA1 buffer", "compute buff", "--ctx-size"),
+        ("llama_kv_cache_init: failed to allocate buffer for kv cache", "KV cache", "--ctx-size"),
+        ("", "", "--n-gpu-layers"),
+    ],
+)
+def test_llama_cpp_gets_its_own_flags(after: str, purpose: str, first: str) -> None:
+    explanation = explain(LLAMA, after)
+    assert explanation.device == 1
+    assert explanation.figures == {"requested": 9866 * 2**20}
+    assert f"for {purpose}" in explanation.why or not purpose
+    assert settings(explanation)[0].startswith(first)
+    assert {"--n-gpu-layers lower (-ngl)", "--ctx-size lower (-c)"} <= set(settings(explanation))
+    assert not [each for each in settings(explanation) if "ALLOC_CONF" in each]
+
+
+def test_cudas_refusal_of_another_program_is_not_llamas() -> None:
+    explanation = explain("my_kernel.cu:12 cudaMalloc failed: out of memory")
+    assert explanation.diagnosis == "unknown"
+    assert not [each for each in settings(explanation) if "ngl" in each]
+
+
+def test_arena_of_onnx_runtime_is_told() -> None:
+    explanation = explain(
+        f"{ARENA}Failed to allocate memory for requested buffer of size 2830172160"
+    )
+    assert explanation.figures == {"requested": 2830172160}
+    assert "gpu_mem_limit of each session" in settings(explanation)
+
+
+def test_limit_of_onnx_runtime_is_raised_where_it_ran_out() -> None:
+    explanation = explain(
+        f"{ARENA}Available memory of 0 is smaller than requested bytes of 135383040"
+    )
+    assert explanation.diagnosis == "memory_fraction"
+    assert explanation.figures == {"requested": 135383040, "free": 0}
+    assert settings(explanation)[0] == "gpu_mem_limit higher"
+
+
+def test_size_that_no_card_has_is_a_wrong_shape() -> None:
+    text = f"{ARENA}Failed to allocate memory for requested buffer of size 4585490524328388608"
+    assert explain(text).diagnosis == "request_too_large"
