@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,6 +18,7 @@ from memscope.analysis.quantity import Quantity, parse_quantity
 from memscope.analysis.written_value import example_value, parse_value
 from memscope.errors import MemscopeError
 from memscope.storage import State
+from memscope.text import clean
 from memscope.units import format_value
 
 PASS, WARN, FAIL = "pass", "warn", "fail"
@@ -31,7 +33,12 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "!=": operator.ne,
 }
 _LIMIT = re.compile(r"([^<>=!]*?)(?:(<=|>=|==|!=|<|>)(.*))?", re.S)
-_SEE = "See what holds it at the peak: `memscope report RECORDING`."
+RECORDING = "RECORDING"  # in advice: the path of what was judged
+_SEE_PEAK = f"See what holds it at the peak: `memscope report {RECORDING}`."
+_SEE_GROWTH = (
+    f"It rises from step to step: see since when with `memscope report {RECORDING}`, then look for "
+    "what is kept from one step to the next."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,10 @@ class Verdict:
         """Actual and what it is held to: "memory.peak_bytes = 3.00 GiB, limit <= 2 GiB"."""
         equals = " = " if self.value is not None else ": "
         return f"{self.figure}{equals}{self.actual}, {self.bound}"
+
+    def advise(self, path: str) -> str:
+        """The advice, with the name of the recording in its commands."""
+        return self.advice.replace(RECORDING, clean(shlex.quote(path), 400))
 
     @property
     def actual(self) -> str:
@@ -232,7 +243,11 @@ def _judge_one(figures: Mapping[str, Figure], limit: Limit, *, is_named: bool) -
 def _advice(quantity: Quantity) -> str:
     """What the table says; of metrics and ratios where to look."""
     definition = find_definition(quantity.name) if quantity.is_figure else None
-    return definition.advice if definition else _SEE
+    if definition is not None:
+        return definition.advice
+    terms = [term for term in (quantity.over, quantity.under) if term is not None]
+    is_growth = any(term.statistic == "growth" for term in terms)
+    return _SEE_GROWTH if is_growth else _SEE_PEAK
 
 
 def _compare(figure: Figure, limit: Limit) -> tuple[str, str | None]:

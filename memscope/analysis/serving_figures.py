@@ -34,7 +34,7 @@ OOM_FIGURES = (
         "the whole recording",
         "programs that record such errors",
         (DefaultLimit("== 0"),),
-        "See what was asked for and what was free; a smaller --keep needs less.",
+        "See what was asked for, what was free and what helps: `memscope explain RECORDING`.",
         "lower",
     ),
     FigureDefinition(

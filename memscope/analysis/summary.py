@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from memscope.analysis.figure import Figure
 from memscope.analysis.layers import LayerMemory
 from memscope.analysis.ledger import Ledger, make_ledgers
-from memscope.analysis.limits import Limit, Verdict, judge
+from memscope.analysis.limits import RECORDING, Limit, Verdict, judge
 from memscope.analysis.measure import measure
 from memscope.analysis.memory import Device, find_device, held_bytes, host_bytes
 from memscope.analysis.sentences import write_sentences
@@ -69,15 +69,21 @@ class Summary:
         }
 
 
-def summarize(timeline: Timeline, state: State, *, limits: Sequence[Limit] = ()) -> Summary:
-    """The summary of what ``timeline`` holds, of a recording in ``state``."""
+def summarize(
+    timeline: Timeline, state: State, *, limits: Sequence[Limit] = (), path: str = RECORDING
+) -> Summary:
+    """The summary of what ``timeline`` holds, of a recording in ``state``.
+
+    ``path``: what advice calls the recording.
+    """
     measured = measure(timeline, limits)
+    verdicts = judge(measured, limits)
     return Summary(
         header=timeline.header,
         state=state,
         facts=dict(timeline.facts),
         figures=measured,
-        verdicts=judge(measured, limits),
+        verdicts=tuple(replace(each, advice=each.advise(path)) for each in verdicts),
         sentences=write_sentences(timeline, state),
         ledgers=make_ledgers(timeline),
         layers=timeline.layer_memory,

@@ -173,7 +173,7 @@ def _check(recording: Recording, rules: Rules, warm_up: int | None, number: int)
         f"{path} (process {header.pid}{rank})" if number else path,
         section,
         machine,
-        summarize(timeline, recording.state, limits=(*rules.limits, *found.limits)),
+        summarize(timeline, recording.state, limits=(*rules.limits, *found.limits), path=path),
         found.warnings,
         bool(found.limits),
     )

@@ -44,7 +44,7 @@ def read_summary(
 
     with open_recording(path) as recording:
         timeline = read_timeline(recording, at=at, warmup_steps=warm_up)
-        return summarize(timeline, recording.state, limits=limits)
+        return summarize(timeline, recording.state, limits=limits, path=path)
 
 
 def read_run(
@@ -73,4 +73,4 @@ def read_processes(
     for path in files.paths:
         with Recording(path) as recording:
             timeline = read_timeline(recording, at=at, warmup_steps=warm_up)
-            yield str(path), summarize(timeline, recording.state), timeline
+            yield str(path), summarize(timeline, recording.state, path=str(path)), timeline

@@ -23,7 +23,7 @@ def describe_broken(judgement: Judgement, path: Path) -> str:
     lines = []
     for verdict in judgement.broken:
         lines.append(describe_verdict(judgement, verdict))
-        lines += [f"  {verdict.advice}"] if verdict.advice else []
+        lines += [f"  {verdict.advise(str(path))}"] if verdict.advice else []
     return "\n".join([*lines, *_describe_peak(path), describe_kept(path)])
 
 

@@ -153,7 +153,7 @@ class Feed:
     def _fold(self, timeline: Timeline, state: State) -> Snapshot:
         return Snapshot(
             path=self.path,
-            summary=summarize(timeline, state),
+            summary=summarize(timeline, state, path=str(self.path)),
             steps=timeline.steps,
             warmup_steps=timeline.warmup_steps,
             last_ns=timeline.last_ns,

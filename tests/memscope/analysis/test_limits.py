@@ -234,3 +234,22 @@ def test_a_verdict_on_one_line() -> None:
     assert found.sentence == "driver.calls_per_step = 2 calls, default == 0"
     (found,) = named("pool.hit_rate >= 1", figure("pool.hit_rate", None, reason="no step"))
     assert found.sentence == "pool.hit_rate: not measured (no step), limit >= 1"
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("my.a_bytes.peak <= 1", "holds it at the peak: `memscope report 'a run.mscope'`"),
+        ("my.a_bytes.growth <= 1", "since when with `memscope report 'a run.mscope'`"),
+        ("my.a.growth / my.b.peak <= 1", "since when with `memscope report 'a run.mscope'`"),
+        ("oom.engine_count == 0", "what helps: `memscope explain 'a run.mscope'`"),
+    ],
+)
+def test_advice_names_the_recording_and_the_place_to_look(limit: str, words: str) -> None:
+    parsed = parse_limit(limit)
+    (found,) = (
+        each
+        for each in judge({parsed.figure: Figure(parsed.figure, 3, parsed.unit)}, [parsed])
+        if each.is_named
+    )
+    assert words in found.advise("a run.mscope")
