@@ -23,6 +23,8 @@ BYTE_UNITS = {
 }
 TIME_UNITS_S = {"NS": 1e-9, "US": 1e-6, "MS": 1e-3, "S": 1.0, "MIN": 60.0, "H": 3600.0}
 
+_SINGULAR = {"calls": "call", "entries": "entry", "errors": "error", "layers": "layer"}
+
 _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%]*)\s*")
 
 
@@ -78,7 +80,7 @@ def format_value(value: float, unit: str) -> str:
     if unit == "ratio":
         return f"{value:.1%}"
     text = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
-    return f"{text} {unit}".strip()
+    return f"{text} {_SINGULAR.get(unit, unit) if value == 1 else unit}".strip()
 
 
 def _decimals(scaled: float) -> int:

@@ -38,7 +38,7 @@ def make_outcome(measurement: Measurement, judgement: Judgement) -> dict[str, An
 def junit_properties(outcome: dict[str, Any]) -> list[tuple[str, object]]:
     """Measured figures as numbers, verdicts as text, and where recordings lie."""
     properties: list[tuple[str, object]] = [
-        (PREFIX + name, figure["value"])
+        (PREFIX + name, _number(figure["value"]))
         for name, figure in outcome["figures"].items()
         if figure["value"] is not None
     ]
@@ -47,6 +47,11 @@ def junit_properties(outcome: dict[str, Any]) -> list[tuple[str, object]]:
         properties.append((f"{PREFIX}limit", clean(words)))
     properties += [(f"{PREFIX}recording", path) for path in outcome["recordings"]]
     return properties
+
+
+def _number(value: float) -> float:
+    """Whole ones without a fraction: bytes and counts."""
+    return int(value) if float(value).is_integer() else value
 
 
 def without_ours(properties: Sequence[tuple[str, object]]) -> list[tuple[str, object]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memscope.errors import MemscopeError
-from memscope.units import parse_bytes
+from memscope.units import format_value, parse_bytes
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,19 @@ def test_a_size_is_read_in_its_own_unit(text: str, size: int) -> None:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(MemscopeError):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (1, "errors", "1 error"),
+        (1, "entries", "1 entry"),
+        (0, "errors", "0 errors"),
+        (2, "calls", "2 calls"),
+        (1.5, "layers", "1.50 layers"),
+        (1, "", "1"),
+        (1, "bytes", "1 B"),
+    ],
+)
+def test_one_of_what_is_counted_is_singular(value: float, unit: str, text: str) -> None:
+    assert format_value(value, unit) == text

@@ -117,7 +117,7 @@ def test_a_verdict_says_actual_and_baseline(tmp_path: Path) -> None:
     assert found.sentence == "memory.peak_bytes = 2.10 GiB, baseline 1.90 GiB + 5 %"
     baseline = written(tmp_path / "c.toml", oom_engine_count=0)
     (found,) = verdicts(baseline, oom_engine_count=1)
-    assert found.sentence == "oom.engine_count = 1 errors, baseline 0 errors"
+    assert found.sentence == "oom.engine_count = 1 error, baseline 0 errors"
 
 
 def test_noise_around_nothing_is_within_the_slack(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_junit_has_figures_and_verdicts(
 ) -> None:
     run_tests(FOUR, "--junit-xml", "junit.xml", *options)
     found = junit_properties(pytester.path / "junit.xml")
-    assert ("memscope.residency.uploads_per_step", "5.0") in found["test_it[5]"]
+    assert ("memscope.residency.uploads_per_step", "5") in found["test_it[5]"]
     words = "fail: residency.uploads_per_step <= 4: 5 layers"
     assert ("memscope.limit", words) in found["test_it[5]"]
     (recording,) = kept_recordings(pytester)
@@ -135,7 +135,7 @@ def test_rerun_replaces_what_came_before(
     assert kept_recordings(pytester) == []
     properties = junit_properties(pytester.path / "junit.xml")["test_it"]
     uploads = [value for name, value in properties if name == "memscope.residency.uploads_per_step"]
-    assert uploads == ["3.0"]
+    assert uploads == ["3"]
     result.stdout.fnmatch_lines(["  pass  test_it.py::test_it  *3 layers"])
     result.stdout.no_fnmatch_line("  fail *")
 
