@@ -32,6 +32,11 @@ _HOMES = {
 }
 
 
+def __dir__() -> list[str]:
+    """What is there for others: completion finds names before they are first used."""
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
+
+
 def __getattr__(name: str) -> Any:
     """Import what is named when it is first used: ``import memscope`` loads no pyarrow."""
     if name not in _HOMES:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import memscope
+
 ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "numpy", "pyarrow", "textual", "plotly")
 
@@ -33,6 +35,13 @@ def test_recorder_and_reader_load_no_torch() -> None:
         "numpy",
         "pyarrow",
     }
+
+
+def test_completion_finds_the_names_and_loads_nothing_heavy() -> None:
+    names = "set(memscope.__all__) == {name for name in dir(memscope) if name[:2] != '__'}"
+    code = f"import memscope; assert {names}; assert 'record' in dir(memscope)"
+    assert loaded_after(code) == set()
+    assert all(hasattr(memscope, name) for name in memscope.__all__)
 
 
 def test_heavy_imports_are_seen() -> None:
