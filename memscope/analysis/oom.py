@@ -12,6 +12,7 @@ from memscope.analysis.oom_balance import Balance, decide
 from memscope.analysis.oom_card import card_shares
 from memscope.analysis.oom_host import explain_host
 from memscope.analysis.oom_incident import Victim, saw_first, victims_of
+from memscope.analysis.oom_others import help_others
 from memscope.analysis.oom_runtimes import explain_runtime
 from memscope.analysis.oom_server_advice import server_help, server_no_help
 from memscope.analysis.oom_situation import Situation, torch_size
@@ -44,6 +45,7 @@ def explain_reading(reading: LogReading) -> Explanation:
     explained = [_explain_victim(each, whole, is_alone=len(victims) == 1) for each in victims]
     return replace(
         explained[0],
+        help=(*explained[0].help, *help_others(victims, explained)),
         notes=(*explained[0].notes, *_notes(reading, victims)),
         failures=tuple(map(_failure, victims, explained)),
     )
