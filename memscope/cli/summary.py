@@ -18,12 +18,13 @@ from memscope.text import clean
 from memscope.units import format_bytes, format_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from memscope.analysis.figure import Figure
     from memscope.analysis.summary import Summary
 
 PARTIAL = " (partial)"
+IN_ALL = ", in all processes"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,14 +49,23 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(run.to_json(), indent=2, allow_nan=False))
     else:
+        shared = _shared([part.summary for part in run.processes])
         blocks = [run_lines(run)]
-        blocks += [summary_lines(part.summary, part.path, args.at) for part in run.processes]
+        blocks += [
+            summary_lines(part.summary, part.path, args.at, shared) for part in run.processes
+        ]
+        blocks += [
+            _without_value(shared, is_applicable=kind, place=IN_ALL) for kind in (True, False)
+        ]
         print("\n\n".join("\n".join(block) for block in blocks if block))
     return 3 if run.is_partial else 0
 
 
-def summary_lines(summary: Summary, path: str, at: str = "end") -> list[str]:
-    """The summary as a person reads it."""
+def summary_lines(
+    summary: Summary, path: str, at: str = "end", shared: Collection[Figure] = ()
+) -> list[str]:
+    """The summary as a person reads it; ``shared``: figures without a value to leave out."""
+    own = [figure for figure in summary.figures.values() if figure not in shared]
     note = PARTIAL if summary.state.is_partial else ""
     blocks = [
         _head(summary, path, at),
@@ -63,8 +73,8 @@ def summary_lines(summary: Summary, path: str, at: str = "end") -> list[str]:
         layer_lines(summary.layers),
         *_figure_blocks(summary, note),
         [f"verdicts{note}", *verdict_lines(summary.verdicts)],
-        _without_value(summary, is_applicable=True),
-        _without_value(summary, is_applicable=False),
+        _without_value(own, is_applicable=True),
+        _without_value(own, is_applicable=False),
         ["notes", *(f"  {clean(sentence)}" for sentence in summary.sentences)],
     ]
     lines: list[str] = []
@@ -107,13 +117,25 @@ def _value(figure: Figure) -> str:
     return "" if figure.value is None else format_value(figure.value, figure.unit)
 
 
-def _without_value(summary: Summary, *, is_applicable: bool) -> list[str]:
-    """Figures that have none, under the reason that they share."""
+def _shared(summaries: Sequence[Summary]) -> list[Figure]:
+    """Figures that lack a value in each of several processes, for one reason."""
+    first, *others = (summary.figures for summary in summaries)
+    return [
+        figure
+        for name, figure in first.items()
+        if others and figure.value is None and all(each.get(name) == figure for each in others)
+    ]
+
+
+def _without_value(figures: Iterable[Figure], *, is_applicable: bool, place: str = "") -> list[str]:
+    """Figures that have none, under the reason that they share; nothing where all have one."""
     reasons: dict[str, list[str]] = {}
-    for figure in summary.figures.values():
+    for figure in figures:
         if figure.value is None and figure.is_applicable == is_applicable:
             reasons.setdefault(figure.reason or "", []).append(clean(figure.name, 80))
-    lines = ["not measured" if is_applicable else "not applicable"]
+    if not reasons:
+        return []
+    lines = [f"{'not measured' if is_applicable else 'not applicable'}{place}"]
     for reason, names in reasons.items():
         lines += [f"  {', '.join(names)}", f"    {clean(reason)}"]
     return lines

@@ -53,6 +53,19 @@ def test_summary_names_the_child_that_holds_the_memory(memscope: Run, server: Pa
     assert "300" not in shown.out
 
 
+def test_a_reason_that_all_processes_share_is_said_once(memscope: Run, server: Path) -> None:
+    out = memscope("summary", server).out
+    assert out.count("no weight upload is recorded") == 1
+    assert out.index("not applicable, in all processes") > out.rindex("recording  ")
+    first, second = out.split("recording  ")[1:]
+    second = second.partition("in all processes")[0]
+    assert "no device is recorded" in first, "the parent's own reason stays with it"
+    assert "no device is recorded" not in second
+    alone = memscope("summary", server.with_name("run.300.mscope")).out
+    assert "in all processes" not in alone
+    assert "no weight upload is recorded" in alone
+
+
 @pytest.mark.parametrize("verb", ["summary", "check", "report"])
 def test_an_empty_name_is_no_recording(memscope: Run, server: Path, verb: str) -> None:
     assert server.is_file()
