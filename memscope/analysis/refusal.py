@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from memscope.analysis.explanation import Advice, Explanation, Share
 from memscope.analysis.oom_advice import WHO_HOLDS_IT, Counsel
@@ -108,7 +109,7 @@ def _kv(refusal: Refusal, context: LogContext) -> Explained:
     else:
         help_.append(Advice("--max-model-len lower", "KV cache grows with it", missing))
     help_ += [*_half_kv(context, needed.bytes, available.bytes), *higher_share(context, missing)]
-    help_ += [*_no_graphs(context), *_split(context, needed.bytes // 2)]
+    help_ += [*_no_graphs(context), *_halved(context, needed.bytes, available.bytes)]
     no_help = [NO_ALLOCATOR, Advice("--max-num-seqs lower", "one request alone does not fit")]
     if is_hopeless(context, missing):
         no_help.append(Advice("--gpu-memory-utilization higher alone", _OVERLARGE))
@@ -248,6 +249,17 @@ def _no_graphs(context: LogContext) -> Iterator[Advice]:
     yield Advice(
         "--enforce-eager", "no CUDA graphs; slower decoding", graphs.bytes if graphs else None
     )
+
+
+def _halved(context: LogContext, needed: int, available: int) -> Iterator[Advice]:
+    """Twice the cards for one request: each holds half of its KV cache and half of the weights."""
+    weights = context.accounts.get("weights")
+    half = weights.bytes // 2 if weights else 0
+    enough = needed - needed // 2 <= available + half
+    what = "half of weights and KV cache on each" if half else "half on each"
+    verdict = "enough" if enough else "not enough alone" if half else ""
+    for advice in _split(context, needed // 2 + half):
+        yield replace(advice, reason=f"twice the cards, {what}{verdict and f'; {verdict}'}")
 
 
 def _split(context: LogContext, frees: int | None) -> Iterator[Advice]:

@@ -42,7 +42,9 @@ def higher_share(context: LogContext, missing: int) -> Iterator[Advice]:
     elif total is None:
         above = "higher" if share is None else f"above {share:.2f}"
         reason = f"a share of the card: add {torch_size(missing)} / its size (nvidia-smi)"
-        yield Advice(f"{_FLAG} {above}", reason, missing)
+        if share is not None:
+            reason += f"; {max(_HIGHEST_SHARE - share, 0):.2f} of it at most is left"
+        yield Advice(f"{_FLAG} {above}", reason)
     elif share is None:
         step = raise_share(0, missing, total)
         if step < _HIGHEST_SHARE:

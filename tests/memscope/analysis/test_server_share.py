@@ -40,8 +40,9 @@ def share_advice(text: str) -> Advice:
     [
         (SHARE + CARD + TOO_LITTLE, "0.93", "at least; it was 0.90", round(0.03 * 80 * GIB)),
         (CARD + TOO_LITTLE, "higher by 0.03", "a share of the card's 80.00 GiB", None),
-        (SHARE + TOO_LITTLE, "above 0.90", "a share of the card: add 2.00 GiB / its size", 2 * GIB),
-        (TOO_LITTLE, "higher", "a share of the card: add 2.00 GiB / its size", 2 * GIB),
+        (SHARE + TOO_LITTLE, "above 0.90", "a share of the card: add 2.00 GiB / its size", None),
+        (SHARE + TOO_LITTLE, "above 0.90", "; 0.08 of it at most is left", None),
+        (TOO_LITTLE, "higher", "a share of the card: add 2.00 GiB / its size", None),
         (SHARE + CARD + "Available KV cache memory: 2.00 GiB\n" + TOKENS, "0.93", "0.90", None),
         (SHARE + CARD + TOKENS, "above 0.90", "does not say how far", None),
         (
@@ -74,6 +75,30 @@ def test_no_share_is_told_in_bytes_alone(log: str) -> None:
     advice = share_advice(log)
     assert "GiB" not in advice.setting
     assert "share of the card" in advice.reason
+
+
+def test_card_of_unknown_size_is_promised_no_bytes() -> None:
+    for log in (TOO_LITTLE, SHARE + TOO_LITTLE):
+        assert share_advice(log).frees_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("weights", "frees", "reason"),
+    [
+        (
+            "Model loading took 15.00 GiB and 22.3 seconds\n",
+            15.5,
+            "weights and KV cache on each; en",
+        ),
+        ("Model loading took 3.00 GiB and 22.3 seconds\n", 9.5, "on each; not enough alone"),
+        ("", 8.0, "twice the cards, half on each"),
+    ],
+)
+def test_twice_the_cards_halve_the_weights_too(weights: str, frees: float, reason: str) -> None:
+    log = f"{weights}{TOO_LITTLE}".replace("10.00 GiB", "16.00 GiB").replace("(8.00", "(4.00")
+    (advice,) = [each for each in explain(log).help if "--tensor-parallel" in each.setting]
+    assert advice.frees_bytes == frees * GIB
+    assert reason in advice.reason
 
 
 def test_share_to_lower_is_a_share_too() -> None:
