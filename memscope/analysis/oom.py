@@ -76,7 +76,11 @@ def _explain_victim(victim: Victim, whole: LogContext, *, is_alone: bool) -> Exp
     message = victim.found.message
     if message.device is None and isinstance(message, XlaMessage):
         message = replace(message, device=victim.device)
-    return explain_message(message, context)
+    explanation = explain_message(message, context)
+    if message.kind != "bare" or not victim.found.said:
+        return explanation
+    quote = f'Line {victim.found.line:,} says: "{victim.found.said}".'
+    return replace(explanation, notes=(quote, *explanation.notes))
 
 
 def _failure(victim: Victim, explanation: Explanation) -> Failure:

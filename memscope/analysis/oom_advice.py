@@ -304,6 +304,27 @@ def _nvml_unavailable(situation: Situation) -> Counsel:
     )
 
 
+_POOLS = {
+    "vllm": ("--gpu-memory-utilization lower", "leaves room beside the server's share"),
+    "sglang": ("--mem-fraction-static lower", "leaves room beside the server's share"),
+    "": ("torch.cuda.set_per_process_memory_fraction(0.9)", "leaves room beside torch's pool"),
+}
+
+
+def _library(situation: Situation) -> Counsel:
+    """A library's refusal: it takes its memory beside torch's pool."""
+    return Counsel(
+        help=(
+            Advice(*_POOLS.get(situation.context.server, _POOLS[""])),
+            Advice("stop what else runs on the card", _who(situation)),
+            Advice("look at the first error in the log", "this one may follow from it"),
+            Advice("CUDA_LAUNCH_BLOCKING=1", "the traceback then shows the true place"),
+        ),
+        no_help=tuple(_no_allocator_setting(situation, "a library does not ask torch's pool")),
+        unknown=("what was asked for, and what was free on the card: the text does not say",),
+    )
+
+
 def _unknown(situation: Situation) -> Counsel:
     message = situation.message
     if message.kind == "retry":
@@ -314,6 +335,8 @@ def _unknown(situation: Situation) -> Counsel:
     left_open = "what was free on the device"
     if message.allocated is None:
         left_open = "what was allocated, cached and free"
+    if situation.is_library:
+        return _library(situation)
     help_ = [Advice("look at the first error in the log", "this one may follow from it")]
     if message.kind == "bare":
         help_.append(Advice("CUDA_LAUNCH_BLOCKING=1", "the traceback then shows the true place"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 from memscope.analysis.oom_balance import Balance
@@ -15,6 +16,7 @@ _ALLOCATORS = {
     "HIP": "PYTORCH_HIP_ALLOC_CONF",
     "NPU": "PYTORCH_NPU_ALLOC_CONF",
 }
+_TORCH_WORDS = re.compile(r"OutOfMemoryError|[A-Z]{2,8}outofmemory")
 _COMMON_NAME_SINCE = (2, 9)
 
 
@@ -62,6 +64,12 @@ class Situation:
     def is_loading(self) -> bool:
         """Whether an inference server was still reading the weights of its model."""
         return self.context.is_loading and bool(self.context.server)
+
+    @property
+    def is_library(self) -> bool:
+        """Whether a library or the driver ran out, whose errors are not worded as torch's."""
+        message = self.message
+        return message.kind == "bare" and _TORCH_WORDS.match(message.detail) is None
 
     @property
     def wanted(self) -> int:

@@ -9,8 +9,12 @@ from memscope.analysis.oom_situation import Situation, torch_size
 _LARGEST_CARD_BYTES = 1 << 40
 _SILENT = {
     "bare": (
-        "The log names an out-of-memory error without any figure: it came from the driver or from "
-        "a library beside torch's allocator, which alone prints figures."
+        "The log names an out-of-memory error without any figure: its message is cut, or it came "
+        "from beside torch's allocator, which alone prints figures."
+    ),
+    "library": (
+        "The driver, or a library beside torch's allocator, ran out and prints no figure. As a "
+        "rule the pool of torch or of the server had left it no room on the card."
     ),
     "disguise": (
         "An out-of-memory error in disguise: under expandable segments torch trips over this "
@@ -178,7 +182,7 @@ def _nvml_unavailable(situation: Situation) -> str:
 def _unknown(situation: Situation) -> str:
     message = situation.message
     if message.kind in _SILENT:
-        text = _SILENT[message.kind]
+        text = _SILENT["library" if situation.is_library else message.kind]
         return f"{text} {_known(situation)}" if situation.wanted else text
     if message.is_cut and message.kind == "torch":
         return (

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from memscope.interop import log_context, message_kinds, oom_formats
 from memscope.interop.log_context import LogContext
 from memscope.interop.log_end import LogEnd
-from memscope.interop.log_lines import prefix_of, split_prefix, squeeze
+from memscope.interop.log_lines import plain, prefix_of, split_prefix, squeeze
 from memscope.interop.log_pods import SternPods
 from memscope.interop.log_repeats import LogRepeats
 from memscope.interop.log_search import Line, LogSearch
@@ -35,6 +35,7 @@ _TAIL_CHARACTERS = 120
 _BACKEND_CHARACTERS = 8  # of the word before a message, which may stand on the line before
 _MAX_RECENT = 32
 _LINES_TO_OTHER_HALF = 8
+_QUOTED_CHARACTERS = 200
 
 _ROOT_CAUSE = "(first observed failure)"  # of torchrun's summary, which goes on with its rank
 _WORDS = (*message_kinds.WORDS, *log_context.WORDS, _ROOT_CAUSE, "(local_rank:")
@@ -44,12 +45,16 @@ _SUSPICIOUS = re.compile("|".join(map(re.escape, message_kinds.WORDS)))
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A message, the line that it begins on (from 1), and what the log had said until then."""
+    """A message, the line that it begins on (from 1), and what the log had said until then.
+
+    ``said``: what that line says, of a message without figures; "" of others.
+    """
 
     message: Message
     line: int
     writer: Writer
     context: LogContext
+    said: str = ""
 
 
 @dataclass(slots=True)
@@ -93,6 +98,7 @@ class _Open:
     text: str
     writer: Writer
     context: LogContext
+    said: str
 
 
 def read_log(stream: BinaryIO) -> LogReading:
@@ -214,7 +220,10 @@ class _Reader:
         for (begin, each), end in zip(starts, ends, strict=True):
             self._close(source)
             last = number + _most_lines(each, source)
-            self._open[source] = _Open(each, number, last, text[begin:end], writer, self._context)
+            said = _quote(line.text) if each in oom_formats.VAGUE_NEEDLES else ""
+            self._open[source] = _Open(
+                each, number, last, text[begin:end], writer, self._context, said
+            )
             self._deadline = min(self._deadline or last, last)
         self._settle(source, number)
 
@@ -253,7 +262,7 @@ class _Reader:
             return
         parsed = self._parse(message.kind, message.text[:MAX_MESSAGE_CHARACTERS])
         if parsed is not None:
-            self._keep(Found(parsed, message.line, message.writer, message.context))
+            self._keep(Found(parsed, message.line, message.writer, message.context, message.said))
 
     def _parse(self, kind: str, text: str) -> Message | None:
         """The message in ``text``; programs print the same one again and again."""
@@ -275,6 +284,14 @@ class _Reader:
         reading.found.append(found)
         if len(reading.found) > MAX_KEPT:
             del reading.found[0]
+
+
+def _quote(line: str) -> str:
+    """What ``line`` says around the first word that made it be looked at."""
+    text = split_prefix(line)[1]
+    word = _SUSPICIOUS.search(text)
+    begin = max(word.start() - _QUOTED_CHARACTERS // 2, 0) if word else 0
+    return plain(text[begin : begin + _QUOTED_CHARACTERS])
 
 
 def _most_lines(kind: str, source: str) -> int:
