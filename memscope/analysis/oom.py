@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ from memscope.analysis.oom_advice import advise
 from memscope.analysis.oom_balance import Balance, decide
 from memscope.analysis.oom_card import card_shares
 from memscope.analysis.oom_host import explain_host
-from memscope.analysis.oom_incident import Victim, saw_first, victims_of
+from memscope.analysis.oom_incident import Victim, failure_starts, saw_first, victims_of
 from memscope.analysis.oom_others import help_others
 from memscope.analysis.oom_runtimes import explain_runtime
 from memscope.analysis.oom_server_advice import server_help, server_no_help
@@ -175,13 +176,8 @@ def _notes(reading: LogReading, victims: list[Victim]) -> tuple[str, ...]:
     chosen = victims[0]
     if len(victims) > 1:
         notes.append(_who_else(reading, victims))
-    elif reading.count > 1:
-        devices = _devices(reading)
-        where = f", on devices {', '.join(map(str, devices))}" if len(devices) > 1 else ""
-        notes.append(
-            f"The log has {reading.count:,} different messages about memory{where}; this is the "
-            f"one on line {chosen.found.line:,}. Earlier ones may have been caught."
-        )
+    else:
+        notes += _other_failures(reading, chosen)
     if reading.retries and reading.last_retry is not chosen.found:
         notes.append(
             f"{reading.retries:,} allocations failed once and were tried again: the card was full."
@@ -190,6 +186,22 @@ def _notes(reading: LogReading, victims: list[Victim]) -> tuple[str, ...]:
     if growth:
         notes.append(growth)
     return tuple(notes)
+
+
+def _other_failures(reading: LogReading, chosen: Victim) -> Iterator[str]:
+    """That the log tells of more failures than the one explained."""
+    starts, line = failure_starts(reading), chosen.found.line
+    count = len(starts) if reading.is_whole else reading.count
+    if count < 2:
+        return
+    devices = _devices(reading)
+    where = f", on devices {', '.join(map(str, devices))}" if len(devices) > 1 else ""
+    has_earlier = not reading.is_whole or sum(start <= line for start in starts) > 1
+    earlier = " Earlier ones may have been caught." if has_earlier else ""
+    yield (
+        f"The log has {count:,} different messages about memory{where}; this is the one on line "
+        f"{line:,}.{earlier}"
+    )
 
 
 def _who_else(reading: LogReading, victims: list[Victim]) -> str:

@@ -12,6 +12,9 @@ from memscope.interop.oom_message import Found, LogReading
 
 # Messages no further apart belong to one failure, told by several layers or ranks of a program.
 INCIDENT_LINES = 2000
+# Lines of a traceback, or of several, that may lie between an error and what it caused.
+ECHO_LINES = 200
+_MOST_COMPARED = 16
 
 _Key: TypeAlias = tuple[Writer, int | None]
 
@@ -72,6 +75,36 @@ def weight(found: Found) -> int:
     return 2 if message.kind in ("nvml", "xla", "xla_compile", "tensorflow") else 1
 
 
+def failure_starts(reading: LogReading) -> list[int]:
+    """The line on which each failure begins; a message that tells the one before again is none."""
+    starts: list[int] = []
+    told: list[Found] = []
+    last_line = 0
+    for found in reading.found:
+        is_near = bool(told) and found.line - last_line <= ECHO_LINES
+        last_line = found.line
+        if is_near and all(_may_be_same(found, earlier) for earlier in told):
+            told = [*told[:_MOST_COMPARED], found]
+            continue
+        starts.append(found.line)
+        told = [found]
+    return starts
+
+
+def _may_be_same(found: Found, earlier: Found) -> bool:
+    """Whether no figure says that two messages are of two failures."""
+    message, other = found.message, earlier.message
+    if None not in (message.device, other.device) and message.device != other.device:
+        return False
+    if message.kind == other.kind and min(message.figures, other.figures) > 2:
+        return False  # a repeat would have the same figures, and counts once
+    requested, before = message.requested, other.requested
+    if requested is None or before is None:
+        return True
+    difference = requested - before
+    return abs(difference.bytes) <= difference.slack_bytes
+
+
 def _incident(reading: LogReading) -> list[Found]:
     incident = [reading.found[-1]]
     for earlier in reversed(reading.found[:-1]):
@@ -107,7 +140,28 @@ def _by_process(incident: Sequence[Found]) -> list[list[Found]]:
         for coarser in writer.coarser():
             homes.setdefault((coarser, device), home)
             homes.setdefault((coarser, None), home)
-    return list(groups.values())
+    return list(_without_engines(groups).values())
+
+
+def _without_engines(groups: dict[_Key, list[Found]]) -> dict[_Key, list[Found]]:
+    """vLLM's engine ("DP0") says again what one of its workers ("TP1") said, and seldom more."""
+    workers = [key for key in groups if any(rank.startswith("TP") for rank in key[0].ranks)]
+    kept = dict(groups)
+    for key in groups:
+        worker = next((each for each in workers if _is_engine_of(key, each)), None)
+        if worker is not None:
+            most = max(map(weight, kept[worker]))
+            more = [found for found in kept.pop(key) if weight(found) > most]
+            kept[worker] = [*kept[worker], *more]
+    return kept
+
+
+def _is_engine_of(key: _Key, worker: _Key) -> bool:
+    writer, device = key
+    is_engine = len(writer.ranks) == 1 and writer.ranks[0].startswith("DP")
+    has_own_engine = any(rank.startswith("DP") for rank in worker[0].ranks)
+    is_same_device = device is None or device == worker[1]
+    return is_engine and not has_own_engine and is_same_device and writer.place == worker[0].place
 
 
 def _vagueness(found: Found) -> tuple[bool, int, bool, int]:
