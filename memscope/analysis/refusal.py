@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 
 from memscope.analysis.explanation import Advice, Explanation, Share
 from memscope.analysis.oom_advice import WHO_HOLDS_IT, Counsel
 from memscope.analysis.oom_balance import CONTEXT_BYTES, OUTSIDE_SHARE
 from memscope.analysis.oom_situation import lower_share, torch_size
+from memscope.analysis.refusal_flags import (
+    half_kv,
+    half_request,
+    has_small_kv,
+    more_cards,
+    no_graphs,
+)
 from memscope.analysis.refusal_sglang import (
     NO_ALLOCATOR,
     Explained,
@@ -108,8 +114,8 @@ def _kv(refusal: Refusal, context: LogContext) -> Explained:
         help_.append(Advice(f"--max-model-len {refusal.fitting}", "at most", missing))
     else:
         help_.append(Advice("--max-model-len lower", "KV cache grows with it", missing))
-    help_ += [*_half_kv(context, needed.bytes, available.bytes), *higher_share(context, missing)]
-    help_ += [*_no_graphs(context), *_halved(context, needed.bytes, available.bytes)]
+    help_ += [*half_kv(context, needed.bytes, available.bytes), *higher_share(context, missing)]
+    help_ += [*no_graphs(context), *half_request(context, needed.bytes, available.bytes)]
     no_help = [NO_ALLOCATOR, Advice("--max-num-seqs lower", "one request alone does not fit")]
     if is_hopeless(context, missing):
         no_help.append(Advice("--gpu-memory-utilization higher alone", _OVERLARGE))
@@ -124,10 +130,10 @@ def _tokens(refusal: Refusal, context: LogContext) -> Explained:
     )
     halved = ", which is enough" if 2 * fitting >= wanted else ", not enough alone"
     help_ = [Advice(f"--max-model-len {fitting}", "at most")] if fitting else []
-    if not _has_small_kv(context):
+    if not has_small_kv(context):
         help_.append(Advice("--kv-cache-dtype fp8", f"holds twice the tokens{halved}"))
     missing = _kv_of(context, wanted, fitting)
-    help_ += [*higher_share(context, missing), *_no_graphs(context), *_split(context, None)]
+    help_ += [*higher_share(context, missing), *no_graphs(context), *more_cards(context, None)]
     no_help = (NO_ALLOCATOR, Advice("--max-num-seqs lower", "one request alone does not fit"))
     unknown = ("the bytes of KV cache a token", *unknown_share(context))
     return "server_budget", why, Counsel(tuple(help_), no_help, unknown)
@@ -157,13 +163,13 @@ def _no_kv(refusal: Refusal, context: LogContext) -> Explained:
         *higher_share(context, deficit or 0),
         Advice("--max-num-batched-tokens lower", "the peak of activations follows it"),
         Advice("--max-num-seqs lower", "smaller activations and graphs"),
-        *_no_graphs(context),
+        *no_graphs(context),
         Advice(
             "quantized weights",
             "half or a quarter of them",
             weights.bytes // 2 if weights else None,
         ),
-        *_split(context, weights.bytes // 2 if weights else None),
+        *more_cards(context, weights.bytes // 2 if weights else None),
     ]
     no_help = (
         NO_ALLOCATOR,
@@ -212,7 +218,7 @@ def _warmup(refusal: Refusal, context: LogContext) -> Explained:
     help_ = (
         Advice(f"--max-num-seqs {max(requests // 4, 1)}", "sampler buffers follow it"),
         Advice(f"--gpu-memory-utilization{lower}", "leaves room beside the KV cache"),
-        *_no_graphs(context),
+        *no_graphs(context),
     )
     no_help = (Advice("--gpu-memory-utilization higher", "the KV cache would take it"),)
     return "server_budget", why, Counsel(help_, no_help, ("how much was missing",))
@@ -230,42 +236,6 @@ def _sequences(refusal: Refusal, context: LogContext) -> Explained:
     )
     no_help = (NO_ALLOCATOR, Advice("--max-model-len lower", "the state does not grow with it"))
     return "server_budget", why, Counsel(help_, no_help, ("the bytes of one state",))
-
-
-def _has_small_kv(context: LogContext) -> bool:
-    return context.options.get("kv_cache_dtype", "").lower().startswith(("fp8", "int8", "nvfp4"))
-
-
-def _half_kv(context: LogContext, needed: int, available: int) -> Iterator[Advice]:
-    if not _has_small_kv(context):
-        enough = "enough" if needed // 2 <= available else "not enough alone"
-        yield Advice("--kv-cache-dtype fp8", f"half of a 16-bit KV cache; {enough}", needed // 2)
-
-
-def _no_graphs(context: LogContext) -> Iterator[Advice]:
-    if context.options.get("enforce_eager", "").lower() == "true":
-        return
-    graphs = context.accounts.get("graphs")
-    yield Advice(
-        "--enforce-eager", "no CUDA graphs; slower decoding", graphs.bytes if graphs else None
-    )
-
-
-def _halved(context: LogContext, needed: int, available: int) -> Iterator[Advice]:
-    """Twice the cards for one request: each holds half of its KV cache and half of the weights."""
-    weights = context.accounts.get("weights")
-    half = weights.bytes // 2 if weights else 0
-    enough = needed - needed // 2 <= available + half
-    what = "half of weights and KV cache on each" if half else "half on each"
-    verdict = "enough" if enough else "not enough alone" if half else ""
-    for advice in _split(context, needed // 2 + half):
-        yield replace(advice, reason=f"twice the cards, {what}{verdict and f'; {verdict}'}")
-
-
-def _split(context: LogContext, frees: int | None) -> Iterator[Advice]:
-    size = context.option("tensor_parallel_size")
-    doubled = int(size) * 2 if size and 1 <= size <= 64 else 2
-    yield Advice(f"--tensor-parallel-size {doubled}", "twice the cards, half on each", frees)
 
 
 def _shares(refusal: Refusal, context: LogContext) -> tuple[Share, ...]:
