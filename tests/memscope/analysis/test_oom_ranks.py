@@ -222,8 +222,8 @@ def seconds(ranks: int, *, are_same: bool) -> float:
     return time.process_time() - start
 
 
-@pytest.mark.parametrize(("ranks", "are_same"), [(10_000, False), (3_000, True)])
-def test_ten_thousand_ranks_take_linear_time(ranks: int, are_same: bool) -> None:
+@pytest.mark.parametrize(("ranks", "are_same"), [(4_000, False), (1_500, True)])
+def test_thousands_of_ranks_take_linear_time(ranks: int, are_same: bool) -> None:
     few, many = seconds(ranks // 10, are_same=are_same), seconds(ranks, are_same=are_same)
     assert many < 30 * few, (few, many)
 

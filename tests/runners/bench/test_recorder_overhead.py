@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
+from memscope_runners.bench import recorder_overhead
 from memscope_runners.bench.recorder_overhead import LEAST_TOKENS, measure
 from memscope_runners.q8.fetch import open_model
 from memscope_runners.settings import Settings
 
 
-def test_halves_take_turns_and_all_rows_are_written() -> None:
+def test_halves_take_turns_and_all_rows_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_overhead, "HALF_SECONDS", 0.01)
+    monkeypatch.setattr(recorder_overhead, "IDLE_SECONDS", 0.2)
     seen: list[int] = []
     overhead = measure(
         open_model("synthetic:tiny"),
