@@ -111,8 +111,8 @@ def encode_rows(
     for column, field in zip(columns, schema, strict=True):
         if rest_seconds:
             time.sleep(rest_seconds)
-        array = _encode(column, field.type)
-        arrays.append(array if arrays else pa.array(array.to_numpy() - start_ns))
+        arrays.append(_encode(column, field.type))
+    arrays[0] = pa.array(arrays[0].to_numpy() - start_ns)
     return pa.record_batch(arrays, schema=schema)
 
 

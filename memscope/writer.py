@@ -154,13 +154,13 @@ class Recorder(Emitter):
             self._wake.release()
 
     def _drain(self) -> None:
-        rows, flushed = self._rows, time.monotonic()
-        sampled = flushed - SAMPLE_SECONDS
+        rows = self._rows
+        due = flushed = time.monotonic()
         while not self._closing and not self._is_paused:
-            self._wake.acquire(timeout=max(sampled + SAMPLE_SECONDS - time.monotonic(), 0.0))
+            self._wake.acquire(timeout=max(due - time.monotonic(), 0.0))
             now = time.monotonic()
-            if now - sampled >= SAMPLE_SECONDS:
-                sampled = now
+            if now >= due:
+                due = now + SAMPLE_SECONDS
                 self._probes.sample(self)
             self._bound_backlog()
             is_due = len(rows) >= FLUSH_ROWS or (rows and now - flushed >= FLUSH_SECONDS)

@@ -21,8 +21,8 @@ from memscope.header import Header
 
 Plain = str | int | float | None
 
-# A reader asks for these: where neither recording has them, that is said.
 MOST_VARIABLES = 40
+# A reader asks for these: where neither recording has them, that is said.
 ALWAYS = ("model", "device", "torch", "driver", "PYTORCH_CUDA_ALLOC_CONF")
 
 # Setting, the fact that holds it, and the field of it; None for a fact that is no table.

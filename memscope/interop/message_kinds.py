@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from memscope.interop import (
@@ -45,7 +45,7 @@ def earliest(needles: dict[str, tuple[str, ...]], text: str) -> tuple[str, int] 
     nearest: tuple[str, int] | None = None
     for kind, texts in needles.items():
         for needle in texts:
-            begin = _begin_of(kind, needle, text)
+            begin = next(_begins(kind, needle, text), None)
             if begin is not None and (nearest is None or begin < nearest[1]):
                 nearest = kind, begin
     return nearest
@@ -59,20 +59,16 @@ def all_starts(needles: dict[str, tuple[str, ...]], text: str) -> list[tuple[int
     found: dict[int, str] = {}
     for kind, texts in needles.items():
         for needle in texts:
-            place = text.find(needle)
-            while place >= 0:
-                begin = _STARTS.get(kind, oom_formats.start_of)(kind, text, place)
-                if begin is not None and begin >= 0:
-                    found.setdefault(begin, kind)
-                place = text.find(needle, place + 1)
+            for begin in _begins(kind, needle, text):
+                found.setdefault(begin, kind)
     return sorted(found.items())
 
 
-def _begin_of(kind: str, needle: str, text: str) -> int | None:
+def _begins(kind: str, needle: str, text: str) -> Iterator[int]:
+    """Where messages of ``kind`` begin, in the order of their needles."""
     place = text.find(needle)
     while place >= 0:
         begin = _STARTS.get(kind, oom_formats.start_of)(kind, text, place)
         if begin is not None and begin >= 0:
-            return begin
+            yield begin
         place = text.find(needle, place + 1)
-    return None

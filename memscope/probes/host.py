@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import time
 
+from memscope.probes.pace import TimePace
 from memscope.writer import Recorder
 
-SECONDS = 0.25  # between two readings: opening the file costs as much as all other probes do
+LEAST_NS = 250_000_000  # between two readings: opening the file costs what all other probes do
 
 
 class HostProbe:
@@ -19,14 +20,14 @@ class HostProbe:
     name = "host"
 
     def __init__(self) -> None:
-        self._read_at = 0.0
+        self._pace = TimePace(least_ns=LEAST_NS)
         self._page_bytes = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
 
     def __call__(self, recorder: Recorder) -> None:
-        now = time.monotonic()
-        if now - self._read_at < SECONDS and not recorder.is_closing:
+        start_ns = time.perf_counter_ns()
+        if not self._pace.is_due(start_ns) and not recorder.is_closing:
             return
-        self._read_at = now
         with open("/proc/self/statm", "rb") as file:
             resident = int(file.read().split()[1])
         recorder.sample("host.rss_bytes", bytes=resident * self._page_bytes)
+        self._pace.end_read(start_ns, time.perf_counter_ns())

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from memscope.probes.allocator import cuda_torch
+from memscope.probes.pace import TimePace
 from memscope.writer import Recorder
 
-SECONDS = 0.25  # between two readings
+LEAST_NS = 250_000_000  # between two readings
 
 
 class PinnedProbe:
@@ -22,14 +23,13 @@ class PinnedProbe:
 
     def __init__(self) -> None:
         self._is_counted = True
-        self._read_at = 0.0
+        self._pace = TimePace(least_ns=LEAST_NS)
 
     def __call__(self, recorder: Recorder) -> None:
-        torch, now = cuda_torch(), time.monotonic()
-        is_early = now - self._read_at < SECONDS and not recorder.is_closing
+        torch, start_ns = cuda_torch(), time.perf_counter_ns()
+        is_early = not self._pace.is_due(start_ns) and not recorder.is_closing
         if torch is None or not self._is_counted or is_early:
             return
-        self._read_at = now
         read = getattr(torch._C, "_cuda_hostMemoryStats", None)
         if read is None:
             self._is_counted = False
@@ -43,6 +43,7 @@ class PinnedProbe:
             held = _current(counters.get(key))
             if held is not None:
                 recorder.sample(metric, bytes=held)
+        self._pace.end_read(start_ns, time.perf_counter_ns())
 
 
 def _current(counter: Any) -> int | None:

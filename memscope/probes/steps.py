@@ -47,7 +47,8 @@ class StepProbe:
         if self._recorder is None:
             self._recorder = recorder
             if recorder.step_source is None:
-                self._take("second")
+                self._take(recorder, "second")
+                self._begin_step(recorder)
         if not self._is_mine():
             self.close()
             return
@@ -67,12 +68,9 @@ class StepProbe:
     def _is_mine(self) -> bool:
         return self._recorder is not None and self._recorder.step_source == self._source
 
-    def _take(self, source: str) -> None:
-        recorder = self._recorder
-        if recorder is not None:
-            self._source = source
-            recorder.take_steps(source)
-            self._begin_step(recorder)
+    def _take(self, recorder: Recorder, source: str) -> None:
+        self._source = source
+        recorder.take_steps(source)
 
     def _begin_step(self, recorder: Recorder) -> None:
         self._start_ns = recorder.clock()
@@ -87,8 +85,7 @@ class StepProbe:
             if NAMES.index(source) < NAMES.index(self._source):
                 return
             if source != self._source:
-                self._source = source
-                recorder.take_steps(source)
+                self._take(recorder, source)
             recorder.end_step(self._number, self._start_ns)
             self._begin_step(recorder)
 

@@ -86,12 +86,16 @@ def measure(*, rounds: int, tokens: int, device: str, progress: Progress) -> Wat
     model = build_model(device, is_large=is_gpu)
     with tempfile.TemporaryDirectory(prefix="memscope-bench-") as folder, torch.inference_mode():
         watched = _Watched(share_weights(model), Path(folder) / "watch.mscope")
-        turns = {name: _Turn(share_weights(model), name, tokens, device) for name in names}
+        turns = {
+            name: _Turn(share_weights(model), name, tokens, device)
+            for name in names
+            if name != WATCH
+        }
         turns[WATCH] = _Turn(watched.model, WATCH, tokens, device, watched.turn)
         seconds: dict[str, dict[int, float]] = {name: {} for name in names}
         for turn in range(-1, rounds * COMPARED_TURNS):
-            everybody = turn < 0 or not turn % COMPARED_TURNS
-            now = names if everybody else list(COMPARED)
+            is_for_all = turn < 0 or not turn % COMPARED_TURNS
+            now = names if is_for_all else list(COMPARED)
             shift = turn % len(now)
             for name in now[shift:] + now[:shift]:  # nobody is always first
                 seconds[name][turn] = turns[name].run()
