@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +14,7 @@ import torch
 from memscope import events
 from memscope.errors import OutOfMemory
 from memscope.plan import Needs, Plan, Window, advice
-from memscope.probes.oom_errors import recorded_by_caller
-from memscope.units import parse_bytes
+from memscope.probes.oom_errors import find_problem, recorded_by_caller
 from memscope_runners.memory.allocators import Allocator, check_allocator, make_allocator
 from memscope_runners.memory.choice import kind_of, make_device
 from memscope_runners.memory.cuda_device import CudaDevice
@@ -257,10 +255,13 @@ class Decoder:
                 yield
         except DeviceOutOfMemory as error:
             raise self._report_oom(error, step) from None
-        except torch.OutOfMemoryError as error:
-            assert isinstance(self.device, CudaDevice)
-            requested = requested_bytes(error)
-            raise self._report_oom(self.device.out_of_memory(requested), step) from None
+        except RuntimeError as error:  # of torch's allocator, of a library, of a kernel's loading
+            problem = find_problem(error)
+            if problem is None or not isinstance(self.device, CudaDevice):
+                raise
+            requested = problem.message.requested
+            refused = self.device.refused(None if requested is None else requested.bytes)
+            raise self._report_oom(refused, step) from None
 
     def _report_oom(self, error: DeviceOutOfMemory, step: int) -> OutOfMemory:
         if self._recorder is not None:
@@ -294,12 +295,6 @@ def make_ops(config: ModelConfig, device: Device) -> Ops:
     from memscope_runners.q8.cuda_ops import CudaOps
 
     return CudaOps(config)
-
-
-def requested_bytes(error: torch.OutOfMemoryError) -> int:
-    """What torch says that it tried to allocate; 0 where it does not."""
-    match = re.search(r"Tried to allocate ([\d.]+ [KMGT]?i?B)", str(error))
-    return 0 if match is None else parse_bytes(match[1])
 
 
 def place_fixed(fixed: Mapping[str, torch.Tensor], memory: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from memscope import events
+from memscope.analysis.timeline import read_timeline
 from memscope.errors import OutOfMemory
+from memscope.recording import open_recording
 from memscope_runners.decode import Request, decode
 from memscope_runners.decoder import Decoded, Decoder
 from memscope_runners.memory.cuda_device import CudaDevice
@@ -22,6 +24,7 @@ from memscope_runners.q8.synthetic import SyntheticModel
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 from tests.fakes import ListRecorder
+from tests.memscope.launch.programs import PYTHON, run_process
 from tests.runners.memory.test_cuda_device import fill_card
 from tests.runners.test_decode import outcome, windows
 
@@ -131,6 +134,7 @@ def test_limit_below_the_minimum_is_out_of_memory(tiny):
 
 def test_full_card_is_out_of_memory(tiny):
     runtime = CudaRuntime()
+    runtime.new_stream()  # torch makes all of a kind at once, and they take memory
     fillers = fill_card(runtime)
     recorder: Any = ListRecorder()
     try:
@@ -144,3 +148,43 @@ def test_full_card_is_out_of_memory(tiny):
     assert oom.data["free"] < 16 << 20
     assert oom.data["limit"] == oom.data["total"]
     run(tiny, BASE)
+
+
+def test_card_too_full_for_cuda_itself_is_out_of_memory(tmp_path):
+    runtime = CudaRuntime()
+    fillers = fill_card(runtime)
+    words = ("decode", "--model", "synthetic:tiny", "--device", "cuda", "-o", "run.mscope", "Hi")
+    try:
+        ended = run_process([PYTHON, "-m", "memscope", *words], tmp_path)
+    finally:
+        for address in fillers:
+            runtime.free(address)
+    assert ended.code == 4, ended.err
+    assert "cuda:0 is so full that CUDA itself finds no room" in ended.err
+    assert "Traceback" not in ended.err
+    with open_recording(tmp_path / "run.mscope") as recording:
+        assert len(read_timeline(recording).ooms) == 1
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("Triton Error [CUDA]: out of memory"),
+    ],
+    ids=["cublas", "triton"],
+)
+def test_library_that_runs_out_is_out_of_memory(tiny, monkeypatch, refused):
+    recorder: Any = ListRecorder()
+    decoder = Decoder(tiny, BASE, len(PROMPT) + TOKENS, recorder)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise refused
+
+    monkeypatch.setattr("memscope_runners.q8.cuda_ops.CudaOps.attention", refuse)
+    with pytest.raises(OutOfMemory, match="a size that is not said requested"):
+        decoder.generate(PROMPT, max_tokens=TOKENS)
+    decoder.close()
+    (oom,) = recorder.of(events.OOM)
+    assert oom.bytes is None
+    assert 0 < oom.data["free"] < oom.data["total"]

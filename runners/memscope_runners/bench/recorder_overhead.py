@@ -14,10 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter_ns, thread_time_ns
 from typing import Any, cast
+from unittest import mock
 
 import torch
 
-from memscope import events
+from memscope import events, writer
 from memscope.emitter import Emitter
 from memscope.frames import BatchEncoder, event_schema
 from memscope.header import new_header
@@ -29,12 +30,12 @@ from memscope_runners.decoder import Decoder
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 
-LEAST_TOKENS = 16  # of a half
-HALF_SECONDS = 2.2 * FLUSH_SECONDS  # at least, so that rows are written in it as they are otherwise
+TURN_TOKENS = 16
+HALF_SECONDS = 2.2 * FLUSH_SECONDS  # at least, in turns
 CONTEXT_TOKENS = 1600
 EVENTS = 20_000
 REPEATS = 15
-MOST_TURNS = 24  # of a context
+MOST_PAIRS = 24  # of a context
 WARM_UP_TURNS = 2
 WRITE_SECONDS = 60.0
 IDLE_SECONDS = 3.0
@@ -95,7 +96,7 @@ def measure(
     pairs: int,
     progress: Callable[[str, int, int], None],
 ) -> Overhead:
-    """All of it; the decoder alternates between recorded and not, every 16 tokens or 1.1 s."""
+    """All of it; the decoder alternates between recorded and not, every 16 tokens."""
     emit_ns, guard_ns = measure_emit(), measure_guard()
     with tempfile.TemporaryDirectory(prefix="memscope-bench-") as folder:
         halves = Halves(checkpoint, settings, Path(folder))
@@ -168,80 +169,83 @@ def _ns_an_event(call: Callable[[], None]) -> float:
 
 
 class Halves:
-    """Two decoders at the same position, one recorded.
+    """Two decoders at the same position, one recorded, that take turns every 16 tokens.
 
-    A recorded half ends when all of its rows are written; during the other half the recorder's
-    thread is away, so that nothing of it is left to that one.
+    Machines drift, so that turns are short; batches are seldom, so that a half is the sum of as
+    many turns as last for two of them. The recorder's thread goes on where it was in the next
+    recorded turn: it costs as much there as in a program that is recorded throughout. (Readings
+    that are paced by the wall clock, such as RSS, come up to twice as often.)
     """
 
     def __init__(self, checkpoint: CheckpointSource, settings: Settings, folder: Path) -> None:
         self._checkpoint, self._settings, self._folder = checkpoint, settings, folder
         self._prompt = checkpoint.tokenizer.encode(PROMPT)
-        self.tokens = self._choose_tokens()
+        self._turns = self._choose_turns()
+        self.tokens = self._turns * TURN_TOKENS
         self.warm_up_rows: list[Row] = []
         self.plain_ns: list[int] = []
         self.recorded_rows = self.dropped_rows = 0
 
     def run(self, pairs: int, progress: Callable[[str, int, int], None]) -> Median:
-        """Median ratio, recorded over not recorded, of `pairs` neighbouring halves."""
+        """Median ratio, recorded over not recorded, of `pairs` halves that took turns."""
         ratios: list[float] = []
-        turns = min(max(CONTEXT_TOKENS // self.tokens, 1), MOST_TURNS)
+        most = min(max(CONTEXT_TOKENS // self.tokens, 1), MOST_PAIRS)
         while len(ratios) < pairs:
-            for ratio in self._run_context(min(turns, pairs - len(ratios))):
+            for ratio in self._run_context(min(most, pairs - len(ratios))):
                 ratios.append(ratio)
                 progress(f"pairs of {self.tokens} tokens", len(ratios), pairs)
         return median_with_interval(ratios)
 
-    def _choose_tokens(self) -> int:
-        """Tokens of a half, by the speed of one that is not recorded."""
-        decoder = Decoder(self._checkpoint, self._settings, len(self._prompt) + 2 * LEAST_TOKENS)
+    def _choose_turns(self) -> int:
+        """Turns of a half, by the speed of one that is not recorded."""
+        decoder = Decoder(self._checkpoint, self._settings, len(self._prompt) + 2 * TURN_TOKENS)
         walk = Walk(decoder, self._prompt)
-        walk.go_on(LEAST_TOKENS)
-        seconds_a_token = walk.go_on(LEAST_TOKENS) / LEAST_TOKENS / 1e9
+        walk.take_turn()
+        seconds = walk.take_turn() / 1e9
         decoder.close()
-        return max(LEAST_TOKENS, math.ceil(HALF_SECONDS / seconds_a_token))
+        return math.ceil(HALF_SECONDS / seconds)
 
-    def _run_context(self, turns: int) -> Iterator[float]:
-        warm_up_tokens = WARM_UP_TURNS * LEAST_TOKENS
-        tokens = len(self._prompt) + warm_up_tokens + turns * self.tokens
+    def _run_context(self, pairs: int) -> Iterator[float]:
+        tokens = len(self._prompt) + (WARM_UP_TURNS + pairs * self._turns) * TURN_TOKENS
         switch = Emitter(make_emit(self.warm_up_rows)[0])  # whose rows go elsewhere later
         plain = Decoder(self._checkpoint, self._settings, tokens)
         recorded = Decoder(self._checkpoint, self._settings, tokens, cast(Recorder, switch))
         walks = Walk(plain, self._prompt), Walk(recorded, self._prompt)
         for walk in walks * WARM_UP_TURNS:
-            walk.go_on(LEAST_TOKENS)
-        path = self._folder / "context.mscope"
-        recorder = record(path, force=True)
-        recorder.pause()
-        switch.emit = recorder.emit
-        for turn in range(turns):
-            plain_ns = walks[0].go_on(self.tokens) if turn % 2 else 0
-            recorded_ns = _recorded_half(walks[1], self.tokens, recorder)
-            plain_ns = plain_ns or walks[0].go_on(self.tokens)
-            self.plain_ns.append(plain_ns)
-            yield recorded_ns / plain_ns
-        switch.emit, _ = make_emit([])
-        plain.close()
-        recorded.close()
-        self._count_rows(recorder)
+            walk.take_turn()
+        clock = RecordedClock()
+        with mock.patch.object(writer, "time", clock):
+            recorder = record(self._folder / "context.mscope", force=True)
+            recorder.flush(WRITE_SECONDS)  # the first readings set things up
+            switch.emit = recorder.emit
+            clock.stop()
+            for _ in range(pairs):
+                plain_ns, recorded_ns = self._run_pair(*walks, clock)
+                self.plain_ns.append(plain_ns)
+                yield recorded_ns / plain_ns
+            switch.emit, _ = make_emit([])
+            clock.go_on()
+            plain.close()
+            recorded.close()
+            self._count_rows(recorder)
+
+    def _run_pair(self, plain: Walk, recorded: Walk, clock: RecordedClock) -> tuple[int, int]:
+        plain_ns = recorded_ns = 0
+        for turn in range(self._turns):
+            if turn % 2:
+                plain_ns += plain.take_turn()
+            clock.go_on()
+            recorded_ns += recorded.take_turn()
+            clock.stop()
+            if not turn % 2:
+                plain_ns += plain.take_turn()
+        return plain_ns, recorded_ns
 
     def _count_rows(self, recorder: Recorder) -> None:
         recorder.close()
         self.dropped_rows += recorder.dropped_rows
         with Recording(recorder.path) as recording:
             self.recorded_rows += recording.state.rows
-
-
-def _recorded_half(walk: Walk, tokens: int, recorder: Recorder) -> int:
-    """How long ``tokens`` took until the last of their rows was written, in ns."""
-    recorder.resume()
-    started_ns = perf_counter_ns()
-    walk.go_on(tokens)
-    is_written = recorder.flush(WRITE_SECONDS)
-    duration_ns = perf_counter_ns() - started_ns
-    assert is_written, recorder.stopped
-    recorder.pause()
-    return duration_ns
 
 
 class Walk:
@@ -252,13 +256,36 @@ class Walk:
         self._inputs = prompt_ids
         self._step = 0
 
-    def go_on(self, tokens: int) -> int:
-        """Decode so many tokens; how long that took, in ns."""
+    def take_turn(self) -> int:
+        """Decode 16 tokens; how long that took, in ns."""
         started_ns = perf_counter_ns()
-        for _ in range(tokens):
+        for _ in range(TURN_TOKENS):
             self._inputs = [self._decoder.run_step(self._step, self._inputs).token]
             self._step += 1
         return perf_counter_ns() - started_ns
+
+
+class RecordedClock:
+    """`time` for the recorder's thread: while it is stopped, it stands still and holds that up."""
+
+    def __init__(self) -> None:
+        self._gate = threading.Lock()
+        self._stopped_at = self._away_seconds = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds that were recorded, from an arbitrary moment."""
+        with self._gate:
+            return time.monotonic() - self._away_seconds
+
+    def stop(self) -> None:
+        """Nothing is recorded for now."""
+        self._gate.acquire()
+        self._stopped_at = time.monotonic()
+
+    def go_on(self) -> None:
+        """From where it stopped."""
+        self._away_seconds += time.monotonic() - self._stopped_at
+        self._gate.release()
 
 
 def measure_encoding(rows: list[Row]) -> tuple[float, float]:

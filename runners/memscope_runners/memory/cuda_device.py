@@ -81,10 +81,10 @@ class CudaDevice:
         try:
             memory = self._runtime.empty(bytes, self._copies)
         except torch.OutOfMemoryError:
-            raise self.out_of_memory(bytes, self._runtime.free_bytes()) from None
+            raise self.refused(bytes) from None
         if self._is_limited and self._taken_now() > self.limit_bytes:
             del memory
-            raise self.out_of_memory(bytes)
+            raise self._out_of_memory(bytes)
         return Buffer(bytes, owner, memory.data_ptr(), memory, call="malloc_torch")
 
     def free(self, buffer: Buffer) -> None:
@@ -202,10 +202,13 @@ class CudaDevice:
         if self._excess_bytes > 0 and self._is_limited:
             self.reclaim()
             if self._excess_bytes > 0:
-                raise self.out_of_memory(self._excess_bytes)
+                raise self._out_of_memory(self._excess_bytes)
 
-    def out_of_memory(self, requested: int, free: int | None = None) -> DeviceOutOfMemory:
-        """The error with its figures. `free` as the driver says it; without, by the limit."""
+    def refused(self, requested: int | None) -> DeviceOutOfMemory:
+        """The error where the driver itself had no room, with what it says that it has left."""
+        return self._out_of_memory(requested, self._runtime.free_bytes())
+
+    def _out_of_memory(self, requested: int | None, free: int | None = None) -> DeviceOutOfMemory:
         reserved = self.allocated_bytes + self._read_reserved()
         return DeviceOutOfMemory(
             requested,
@@ -240,7 +243,7 @@ class CudaDevice:
         if self.allocated_bytes + self._reserved_bytes + bytes <= self.limit_bytes:
             return
         if self._is_limited and self._taken_now() + bytes > self.limit_bytes:
-            raise self.out_of_memory(bytes)
+            raise self._out_of_memory(bytes)
 
     def _taken_now(self) -> int:
         return self.allocated_bytes + self._read_reserved()
@@ -255,7 +258,7 @@ class CudaDevice:
         except CudaFailed as error:
             if not error.is_out_of_memory:
                 raise
-            raise self.out_of_memory(bytes, self._runtime.free_bytes()) from None
+            raise self.refused(bytes) from None
 
     def _hand_out(self, address: int, bytes: int, owner: str, call: str) -> Buffer:
         self.malloc_count += 1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, Protocol
 
 import torch
 
-from memscope.errors import MemscopeError
+from memscope.errors import MemscopeError, OutOfMemory
 from memscope.probes.allocator import read_counters
 
 OUT_OF_MEMORY = "cudaErrorMemoryAllocation"
@@ -74,15 +76,17 @@ class Runtime(Protocol):
 class CudaRuntime:
     """The GPU of that name ("cuda", "cuda:1"), made torch's current one.
 
-    Raises MemscopeError where it is not there, or where cuda-bindings are not those of torch.
+    Raises MemscopeError where it is not there, or where cuda-bindings are not those of torch, and
+    OutOfMemory where it is too full for CUDA itself.
     """
 
     def __init__(self, name: str = "cuda") -> None:
         self._index = find_index(name)
         self._runtime, self._driver = load_bindings()
         self.torch_device = torch.device("cuda", self._index)
-        torch.cuda.set_device(self.torch_device)
-        torch.cuda.synchronize(self.torch_device)  # makes the context that both libraries share
+        with _starting(name):
+            torch.cuda.set_device(self.torch_device)
+            torch.cuda.synchronize(self.torch_device)  # makes the context that both libraries share
         self._call("cudaSetDevice", self._index)
         self.name = f"{torch.cuda.get_device_name(self._index)} (cuda:{self._index})"
         self.total_bytes = int(torch.cuda.get_device_properties(self._index).total_memory)
@@ -155,7 +159,8 @@ class CudaRuntime:
 
     def new_stream(self) -> Any:
         stream: Any = torch.cuda.Stream
-        return stream(self.torch_device)
+        with _starting(str(self.torch_device)):
+            return stream(self.torch_device)
 
     def compute_stream(self) -> Any:
         return torch.cuda.current_stream(self.torch_device)
@@ -221,6 +226,20 @@ def find_index(name: str) -> int:
         names = ", ".join(f"cuda:{number}" for number in range(count))
         raise MemscopeError(f"There is no device {name!r}.", f"Use one of {names}, {USE_HOST}")
     return index
+
+
+@contextlib.contextmanager
+def _starting(name: str) -> Iterator[None]:
+    """What CUDA takes of the device before anything is asked of it: a context, streams."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "out of memory" not in str(error):
+            raise
+        raise OutOfMemory(
+            f"{name} is so full that CUDA itself finds no room to start there.",
+            "nvidia-smi or memscope live lists who holds it: end one of them, or use another GPU.",
+        ) from error
 
 
 def load_bindings() -> tuple[ModuleType, ModuleType]:

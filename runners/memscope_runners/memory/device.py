@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 class DeviceOutOfMemory(Exception):
     """An allocation that the device or its limit has no room for; every figure in bytes.
 
-    `reserved`: what this process took of the device, `allocated` among it; `free`: what the device
-    said that it has left. Where they are not given, nothing but `allocated` was taken.
+    `requested` is None where a library asked, and does not say for how much. `reserved`: what this
+    process took of the device, `allocated` among it; `free`: what the device said that it has left.
+    Where they are not given, nothing but `allocated` was taken.
     """
 
     def __init__(
         self,
-        requested: int,
+        requested: int | None,
         *,
         allocated: int,
         limit: int,
@@ -53,8 +54,9 @@ class DeviceOutOfMemory(Exception):
         self.limit = limit
         self.total = total
         self.free = max(limit - self.reserved, 0) if free is None else free
+        asked = "a size that is not said" if requested is None else format_bytes(requested)
         super().__init__(
-            f"{format_bytes(requested)} requested, {format_bytes(self.free)} free: "
+            f"{asked} requested, {format_bytes(self.free)} free: "
             f"{format_bytes(self.reserved)} of {format_bytes(limit)} are handed out"
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memscope_runners.bench import recorder_overhead
-from memscope_runners.bench.recorder_overhead import LEAST_TOKENS, measure
+from memscope_runners.bench.recorder_overhead import TURN_TOKENS, measure
 from memscope_runners.q8.fetch import open_model
 from memscope_runners.settings import Settings
 
@@ -23,6 +23,6 @@ def test_halves_take_turns_and_all_rows_are_written(monkeypatch: pytest.MonkeyPa
     assert seen == [1, 2, 3]
     assert overhead.recorded_ratio.count == 3
     assert overhead.recorded_ratio.value > 0
-    assert overhead.events_per_token * LEAST_TOKENS * 3 > 100
+    assert overhead.events_per_token * TURN_TOKENS * 3 > 100
     assert overhead.dropped_rows == 0
     assert overhead.emit_ns > overhead.guard_ns

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from memscope.errors import MemscopeError
+from memscope.errors import MemscopeError, OutOfMemory
+from memscope.probes.oom_errors import find_problem
 from memscope_runners.memory.allocators import make_allocator
 from memscope_runners.memory.choice import choose_device, make_device
 from memscope_runners.memory.cuda_runtime import load_bindings
@@ -90,3 +91,16 @@ def test_allocator_that_the_host_does_not_have(name):
 def test_allocator_that_nobody_has():
     with pytest.raises(MemscopeError, match="no allocator 'best'"):
         make_allocator("best", HostDevice())
+
+
+def test_card_too_full_for_cuda_itself_is_out_of_memory(monkeypatch):
+    pretend(monkeypatch)
+
+    def refuse(_: object) -> None:
+        raise RuntimeError("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'")
+
+    monkeypatch.setattr(torch.cuda, "set_device", refuse)
+    with pytest.raises(OutOfMemory, match=r"cuda:1 is so full.* lists who holds it") as caught:
+        make_device("cuda:1")
+    assert caught.value.exit_code == 4
+    assert find_problem(caught.value) is not None  # so that a recorder knows it by its exception
