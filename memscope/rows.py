@@ -12,6 +12,10 @@ from memscope import events
 from memscope.arrow import pa
 
 Row = tuple[Any, ...]
+TRANSPOSED_ROWS = 512  # at once: the row objects of more do not stay in the processor's cache
+WORK_NS = 500_000  # between two rests
+
+_clock = time.perf_counter_ns
 
 
 class Emit(Protocol):
@@ -102,15 +106,21 @@ def encode_rows(
 ) -> pa.RecordBatch:
     """Rows as one Arrow batch of ``schema``; times relative to ``start_ns``, data as JSON.
 
-    ``rest_seconds``: slept before each column, so that the program gets Python's lock in between;
-    it would wait for all of them otherwise, or for the 5 ms after which Python takes the lock away.
+    ``rest_seconds``: slept after each half millisecond, so that the program gets Python's lock in
+    between; it would wait for all of it otherwise, or for the 5 ms after which Python takes the
+    lock away. Each rest costs the program a moment, so that there are no more.
     """
-    columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
+    since_ns = _clock()
+    columns: list[list[Any]] = [[] for _ in schema]
+    for first in range(0, len(rows), TRANSPOSED_ROWS):
+        parts = zip(*rows[first : first + TRANSPOSED_ROWS], strict=True)
+        for column, part in zip(columns, parts, strict=True):
+            column.extend(part)
+        since_ns = _rest(since_ns, rest_seconds)
     columns[_DATA] = _encode_data(columns[_DATA])
     arrays: list[pa.Array] = []
     for column, field in zip(columns, schema, strict=True):
-        if rest_seconds:
-            time.sleep(rest_seconds)
+        since_ns = _rest(since_ns, rest_seconds)
         arrays.append(_encode(column, field.type))
     arrays[0] = pa.array(arrays[0].to_numpy() - start_ns)
     return pa.record_batch(arrays, schema=schema)
@@ -149,7 +159,15 @@ def _to_json(value: Any) -> str:
     return _encode_json({"text": text[:MAX_TEXT_CHARS], "note": note[:MAX_TEXT_CHARS]})
 
 
-def _encode_data(column: Sequence[Any]) -> Sequence[str | None]:
+def _rest(since_ns: int, seconds: float) -> int:
+    """Sleep, where there was work enough since then; since when there is now."""
+    if not seconds or _clock() - since_ns < WORK_NS:
+        return since_ns
+    time.sleep(seconds)
+    return _clock()
+
+
+def _encode_data(column: list[Any]) -> list[str | None]:
     """Values as JSON; one object in many rows, such as a reason, is encoded once."""
     if column.count(None) == len(column):
         return column
@@ -159,8 +177,8 @@ def _encode_data(column: Sequence[Any]) -> Sequence[str | None]:
     return [texts[key] for key in ids]
 
 
-def _encode(column: Sequence[Any], type: pa.DataType) -> pa.Array:
+def _encode(column: list[Any], type: pa.DataType) -> pa.Array:
     first = column[0]
-    if column.count(first) == len(column):  # most columns, cheaply
+    if first == column[-1] and column.count(first) == len(column):  # most columns, cheaply
         return pa.repeat(pa.scalar(first, type), len(column))
     return pa.array(column, type)

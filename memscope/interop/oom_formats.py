@@ -83,6 +83,7 @@ VAGUE_NEEDLES = {
         "'outofmemory'",
         "OutOfMemoryError:",
         "CUDAoutofmemory",
+        "TritonError[CUDA]:outofmemory",
         "HIPoutofmemory",
         "XPUoutofmemory",
         "NPUoutofmemory",

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from memscope.probes.kernel_files import read_kernel_file
 from memscope.writer import Recorder
 
 SECONDS = 1.0
@@ -27,7 +28,7 @@ class Group:
     def read_used(self) -> int:
         """Bytes charged to the group. Raises OSError, ValueError."""
         name = "memory.current" if self.version == 2 else "memory.usage_in_bytes"
-        return int((self.folder / name).read_text())
+        return int(read_kernel_file(self.folder / name))
 
     def read_events(self) -> dict[str, int]:
         """What has happened at the limit so far, by the kernel's names."""
@@ -109,14 +110,14 @@ def _limit(folder: Path) -> int | None:
 
 def _read_number(path: Path) -> int | None:
     try:
-        return int(path.read_text())
+        return int(read_kernel_file(path))
     except (OSError, ValueError):  # no such file, or "max"
         return None
 
 
 def _read_counts(path: Path) -> dict[str, int]:
     try:
-        rows = [line.split() for line in path.read_text().splitlines()]
+        rows = [line.split() for line in read_kernel_file(path).decode().splitlines()]
     except OSError:
         return {}
     return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from memscope.probes.kernel_files import read_kernel_file
 from memscope.probes.pace import TimePace
 from memscope.writer import Recorder
 
@@ -27,7 +28,6 @@ class HostProbe:
         start_ns = time.perf_counter_ns()
         if not self._pace.is_due(start_ns) and not recorder.is_closing:
             return
-        with open("/proc/self/statm", "rb") as file:
-            resident = int(file.read().split()[1])
+        resident = int(read_kernel_file("/proc/self/statm").split()[1])
         recorder.sample("host.rss_bytes", bytes=resident * self._page_bytes)
         self._pace.end_read(start_ns, time.perf_counter_ns())

@@ -66,15 +66,16 @@ class OomProbe:
         watch_cuda(self._begin)
 
     def __call__(self, recorder: Recorder) -> None:
-        """Ten times a second: who records, and whether torch has CUDA by now."""
+        """Who records, and, until torch has CUDA, whether it has by now."""
+        if self._has_said:
+            return
         bind_recorder(self, recorder)
         torch = cuda_torch()
         if torch is None:
             return
         self._begin()
-        if not self._has_said:
-            self._has_said = True
-            recorder.fact("probe.oom", self._facts(torch))
+        self._has_said = True
+        recorder.fact("probe.oom", self._facts(torch))
 
     def close(self) -> None:
         """Give the program its hooks back; the observer stays and does nothing."""

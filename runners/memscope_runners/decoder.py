@@ -184,7 +184,8 @@ class Decoder:
         with self._reporting_oom(step):
             self.residency.begin_step(step)
             logits = self._model.forward(inputs, self._kv)
-            token = greedy(logits)
+            self.residency.emit_uploads()
+            token = greedy(logits)  # waits for the device
             self.residency.end_step()
         duration_ns = perf_counter_ns() - started_ns
         if self._recorder is not None:

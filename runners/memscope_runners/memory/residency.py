@@ -88,7 +88,7 @@ class Residency:
         self._ahead: dict[int, Load] = {}  # those of them in flight, in the order of their use
         self._unused: set[int] = set()  # uploaded and not entered since
         self._head: Load | None = None
-        self._untimed: list[Load] = []  # waited for, and to be read at the step's end
+        self._untimed: list[Load] = []  # compute waits for them
         self._is_marked = False
         self._step = 0
 
@@ -138,11 +138,28 @@ class Residency:
         """Embeddings of int64 (tokens,): float32 (tokens, hidden)."""
         return embedding_rows(self._source.fixed, self._ready_head().weights["lm_head"], token_ids)
 
+    def emit_uploads(self) -> None:
+        """The uploads that compute waits for, each once it is over.
+
+        To be called while the device has work left: at the step's end there is nothing that would
+        hide the time that reading them takes.
+        """
+        if self._recorder is None:
+            return
+        left = []
+        for load in self._untimed:
+            timing = load.transfer.read()
+            if timing is None:
+                left.append(load)
+            else:
+                self._emit_upload(self._recorder, load, timing)
+        self._untimed = left
+
     def end_step(self) -> None:
         """To be called before the step's own row: what belongs to the step is emitted by now."""
         for load in [load for load in self._ahead.values() if load.step <= self._step]:
             self._settle(load)
-        self._emit_untimed()
+        self.emit_uploads()
         self._device.end_step(self._step, self._recorder)
         if self._recorder is not None:
             sample, step = self._recorder.sample, self._step
@@ -158,7 +175,7 @@ class Residency:
             while self._ahead:
                 self._settle(next(iter(self._ahead.values())))
         finally:
-            self._emit_untimed()
+            self.emit_uploads()
             for load in [*self._resident.values(), *([self._head] if self._head else [])]:
                 self._release(load, -1, SHUTDOWN)
             self._resident.clear()
@@ -245,19 +262,6 @@ class Residency:
         if not self._is_marked:
             self._is_marked = True
             self._device.mark_boundary()
-
-    def _emit_untimed(self) -> None:
-        """The uploads that compute has waited for since the last step's end."""
-        if self._recorder is None:
-            return
-        left = []
-        for load in self._untimed:
-            timing = load.transfer.read()
-            if timing is None:
-                left.append(load)
-            else:
-                self._emit_upload(self._recorder, load, timing)
-        self._untimed = left
 
     def _emit_upload(self, recorder: Recorder, load: Load, timing: Timing) -> None:
         for part, duration_ns in zip(load.parts, timing.durations_ns, strict=True):

@@ -195,6 +195,7 @@ def test_retries_are_counted_not_taken_for_failures() -> None:
     [
         ("RuntimeError: CUDA error: out of memory", "bare"),
         ("RuntimeError: HIP error: out of memory", "bare"),
+        ("RuntimeError: Triton Error [CUDA]: out of memory", "bare"),
         ("RuntimeError: CUDA driver error: out of memory", "bare"),
         ("RuntimeError: CUDA driver error: device not ready", "disguise"),
         ("RuntimeError: !handles_.at(i) INTERNAL ASSERT FAILED at", "disguise"),
