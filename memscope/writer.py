@@ -65,7 +65,7 @@ class Recorder(Emitter):
         self._wake.acquire()
         self._flushes: list[threading.Event] = []  # set once the rows of their moment are written
         self._closing = False
-        self._turn = threading.Lock()  # guards the next two
+        self._turn = threading.RLock()  # guards the next two, `_closing`, `stopped`, `_flushes`
         self._is_paused = self._has_paused = False
         self._segments = _begin(self.path, limit, force=force)
         self._removed = self._segments.removed
@@ -85,23 +85,36 @@ class Recorder(Emitter):
         False once the recorder has stopped or is closed, and on the writer's own thread.
         """
         is_writer = threading.current_thread() is self._thread
-        if is_writer or self._closing or self.stopped is not None:
-            return False
         written = threading.Event()
-        self._flushes.append(written)
+        with self._turn:
+            if is_writer or self._closing or self.stopped is not None:
+                return False
+            self._flushes.append(written)
         self._call_thread()
         return written.wait(timeout_s) and self.stopped is None
 
     def close(self) -> None:
         """Write what is left and the end marker; safe to call twice."""
-        if self._closing:
+        if not self._begin_closing():
             return
-        self._closing = True
         self._call_thread()
         self._thread.join()
         self._switch_off()
         self._probes.close()
         self._end()
+
+    def _begin_closing(self) -> bool:
+        """Whether it was open. While another thread forks, nobody is there to write what is left:
+        that is waited for."""
+        until = time.monotonic() + FORK_SECONDS
+        while True:
+            with self._turn:
+                if self._closing:
+                    return False
+                if not self._is_paused or time.monotonic() > until:
+                    self._closing = True
+                    return True
+            time.sleep(0.001)
 
     @property
     def is_closing(self) -> bool:
@@ -204,7 +217,8 @@ class Recorder(Emitter):
 
     def _stop(self, reason: str) -> None:
         """Give up recording; the program goes on."""
-        self.stopped = reason
+        with self._turn:
+            self.stopped = reason
         self._switch_off()
         self._probes.close()
         self._rows.clear()
@@ -230,10 +244,10 @@ class Recorder(Emitter):
 
     def pause(self) -> None:
         """End the thread before a fork: it would leave the child locks that nobody lets go of."""
-        if self._closing or threading.current_thread() is self._thread:
+        if threading.current_thread() is self._thread:
             return
         with self._turn:
-            self._is_paused = True
+            self._is_paused = not self._closing  # it ends then by itself
         self._call_thread()
         self._thread.join(FORK_SECONDS)
         if not self._thread.is_alive():

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -307,6 +308,40 @@ def test_a_flush_ends_in_time_where_nothing_is_written(
     assert not recorder.flush(10.0)
     assert not recorder.flush(10.0)
     recorder.close()
+
+
+class SlowList(list[threading.Event]):
+    """Whoever appends is overtaken by others meanwhile."""
+
+    def append(self, event: threading.Event) -> None:
+        time.sleep(0.3)
+        super().append(event)
+
+
+def test_a_flush_beside_a_close_does_not_wait_for_nothing(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run.mscope")
+    recorder._flushes = SlowList()
+    flusher = threading.Thread(target=recorder.flush, args=(60.0,), daemon=True)
+    flusher.start()
+    time.sleep(0.1)
+    recorder.close()
+    flusher.join(5.0)
+    assert not flusher.is_alive()
+
+
+def test_a_close_while_another_thread_forks_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "run.mscope"
+    recorder = Recorder(path)
+    recorder.pause()  # as while the program forks
+    closer = threading.Thread(target=recorder.close)
+    closer.start()
+    time.sleep(0.05)
+    recorder.mark("late")
+    recorder.resume()
+    closer.join(30.0)
+    assert [row[3] for row in rows_of(path)] == ["late"]
+    with Recording(path) as recording:
+        assert recording.state.name == "complete"
 
 
 @pytest.mark.parametrize("data", ["text", {"a": 1}, 2, 2.5, [1], True, {"path": Path("x")}])
