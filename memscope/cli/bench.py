@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from memscope.cli.needs import needing
-from memscope.cli.output import appearing
 from memscope.cli.progress import ProgressBars
 from memscope.errors import MemscopeError
-from memscope.output_file import check_writable
+from memscope.whole_file import appearing, check_free
 
 RUNNER_PACKAGES = ("torch", "safetensors", "tokenizers", "gguf", "rich", "transformers")
 WINDOW_MODEL = "synthetic:qwen3-vl-2b"
@@ -45,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_overhead(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--model", help="model to decode with (default: SmolLM2-135M-Instruct)")
-    add("--pairs", type=int, default=200, help="pairs of 16 tokens or more, recorded and not (200)")
+    add("--pairs", type=int, default=200, help="pairs, recorded and not, that take turns every 16 tokens (200)")
     add("--policy", help="residency policy of the decoder (default: past, with --keep 4)")
     add("--keep", type=int, help="residency window of the decoder")
     add("--device", default="host", help="cuda, cuda:1 or host (default: host)")
@@ -205,7 +204,7 @@ def check_window_options(args: argparse.Namespace) -> None:
             "Ask for at least 4 tokens and 1 round.",
         )
     if args.output:
-        check_writable(Path(args.output), force=args.force)
+        check_free(Path(args.output), force=args.force)
 
 
 def named_device(args: argparse.Namespace) -> str:
