@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from memscope.errors import MemscopeError
+from memscope.whole_file import check_free
 
 try:
     import fcntl
@@ -78,26 +79,18 @@ class OutputFile:
 
 
 def check_writable(path: Path, *, force: bool, to_force: str = "--force") -> None:
-    """Raises MemscopeError where a recording cannot go to `path`, before anything else is done.
+    """Raises MemscopeError where a recording cannot go to ``path``, before anything else is done.
 
     ``to_force``: how its reader would write that it may be overwritten.
     """
+    if path.is_symlink() and not path.is_dir() and (path.is_file() or not path.exists()):
+        raise MemscopeError(
+            f"{path} is a link, and a recording is not written through one.",
+            f"Name the file that it leads to: {os.path.realpath(path)}",
+        )
     if path.is_dir():
         raise MemscopeError(f"{path} is a folder.", f"Name a file in it: {path / 'run.mscope'}")
-    if path.exists() and not path.is_file():  # /dev/null, say: --force must not replace it
-        raise MemscopeError(f"{path} is no ordinary file.", "Name a new file.")
-    if path.exists() and not force:
-        raise MemscopeError(
-            f"{path} exists.", f"Name another file, or overwrite it with {to_force}."
-        )
-    if path.parent.exists() and not path.parent.is_dir():
-        raise MemscopeError(f"{path.parent} is no folder.", "Name another place.")
-    if not path.parent.is_dir():
-        raise MemscopeError(
-            f"There is no folder {path.parent}.", f"Make it: mkdir -p {path.parent}"
-        )
-    if not os.access(path.parent, os.W_OK):
-        raise unwritable(path, "Permission denied")
+    check_free(path, force=force, to_force=to_force)
 
 
 def unwritable(path: Path, reason: str | None) -> MemscopeError:

@@ -25,4 +25,4 @@ memscope check "$out/main.mscope" --write-baseline "$out/main.toml" > "$out/main
 
 memscope diff "$out/main.mscope" "$out/branch.mscope"
 memscope check "$out/branch.mscope" --baseline "$out/main.toml" --tolerance "${TOLERANCE:-5%}" \
-    --junit "$out/memory.xml" --force
+    --junit "$out/memory.xml"

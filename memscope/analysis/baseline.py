@@ -5,7 +5,7 @@ Sections of one file are a test's id each; ``memscope check`` uses "recording".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from memscope.analysis.quantity import parse_quantity
 from memscope.analysis.written_value import parse_value
 from memscope.configuration import parse_tolerance, read_toml
 from memscope.errors import MemscopeError
+from memscope.text import clean
 
 DEFAULT_TOLERANCE = 0.05
 
@@ -65,6 +66,28 @@ class Baseline:
         return any(each.is_of_memory for each in self.sections.get(section, {}).values())
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A figure that a section held before it was written anew, and why it does so no more."""
+
+    section: str
+    figure: str
+    reason: str
+
+    def words(self, *, with_section: bool) -> str:
+        """Its name and the reason."""
+        place = f"{self.section}: " if with_section else ""
+        return clean(f"{place}{self.figure} ({self.reason})")
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """What a new baseline replaced: how many ``sections`` were there before, and what is lost."""
+
+    sections: int
+    lost: tuple[Lost, ...]
+
+
 def read_baseline(path: Path) -> Baseline:
     """The baseline in a file. Raises MemscopeError."""
     data = read_toml(path)
@@ -77,7 +100,7 @@ def write_baseline(
     sections: Mapping[str, Mapping[str, Figure]],
     machine: MachineClass,
     limits: Sequence[Limit] = (),
-) -> None:
+) -> Rewrite:
     """Put ``sections`` into the file, in the place of those of the same name, by rename.
 
     Written is what is measured, has a direction and comes out alike in the next run, and the
@@ -85,18 +108,11 @@ def write_baseline(
     Raises MemscopeError; where the file is of another machine class, other sections would then be
     of the wrong one, and where it is no baseline; then it stays.
     """
-    old = _read_old(path) if path.exists() else None
-    kept = dict(old.sections) if old else {}
-    others = kept.keys() - sections.keys()
-    if old is not None and others and (differences := machine.differences(old.machine)):
-        raise MemscopeError(
-            f"{path} is of another machine class ({'; '.join(differences)}).",
-            "Write all of its sections, or another file.",
-        )
-    for name, measured in sections.items():
-        kept[name] = _expect(measured, kept.get(name, {}), limits)
-    kept = {name: expected for name, expected in kept.items() if expected}
-    if not kept.keys() & sections.keys():
+    before = _read_before(path, sections, machine)
+    written = {
+        name: _expect(measured, before.get(name, {}), limits) for name, measured in sections.items()
+    }
+    if not any(written.values()):
         raise MemscopeError(
             "Nothing was measured that a baseline can hold.",
             "`memscope check --list` says what it can; set limits on metrics instead.",
@@ -106,9 +122,33 @@ def write_baseline(
         machine,
         {
             section: [each for _, each in sorted(expected.items())]
-            for section, expected in sorted(kept.items())
+            for section, expected in sorted({**before, **written}.items())
+            if expected
         },
     )
+    lost = (
+        Lost(section, name, _why_lost(measured.get(name)))
+        for section, measured in sections.items()
+        for name in before.get(section, {})
+        if name not in written[section]
+    )
+    return Rewrite(len(before.keys() & sections.keys()), tuple(lost))
+
+
+def _read_before(
+    path: Path, sections: Collection[str], machine: MachineClass
+) -> Mapping[str, Mapping[str, Expected]]:
+    """What the file has, by section; it may stay beside ``sections``. Raises MemscopeError."""
+    if not path.exists():
+        return {}
+    old = _read_old(path)
+    others = old.sections.keys() - set(sections)
+    if others and (differences := machine.differences(old.machine)):
+        raise MemscopeError(
+            f"{path} is of another machine class ({'; '.join(differences)}).",
+            "Write all of its sections, or another file.",
+        )
+    return old.sections
 
 
 def _read_old(path: Path) -> Baseline:
@@ -131,6 +171,12 @@ def _expect(
         for name, figure in measured.items()
         if figure.value is not None and (better := find_better(name, limits))
     }
+
+
+def _why_lost(figure: Figure | None) -> str:
+    if figure is None:
+        return "no limit names it"
+    return "not measured" if figure.value is None else "no limit says which way is better"
 
 
 def _read_section(section: str, data: Any, path: Path) -> dict[str, Expected]:

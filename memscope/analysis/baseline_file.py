@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,6 +13,7 @@ from memscope.analysis.machine_class import MachineClass
 from memscope.analysis.written_value import write_value
 from memscope.errors import MemscopeError
 from memscope.units import format_bytes
+from memscope.whole_file import appearing
 
 MACHINE = "memscope"
 _HEAD = """\
@@ -32,19 +31,9 @@ kind = {kind}
 def write_file(
     path: Path, machine: MachineClass, sections: Mapping[str, Sequence[Expected]]
 ) -> None:
-    """Write the file under another name, then give it its own. Raises MemscopeError."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    """Write the file, which appears when it is whole. Raises MemscopeError."""
+    with appearing(path, force=True) as unfinished:
         unfinished.write_text(baseline_text(machine, sections), encoding="utf-8")
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise MemscopeError(
-            f"{path} cannot be written ({error.strerror or error}).",
-            "Name a file in a folder that you may write to.",
-        ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
 
 
 def baseline_text(machine: MachineClass, sections: Mapping[str, Sequence[Expected]]) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memscope.cli.opening import add_warmup
-from memscope.cli.output import check_free
 from memscope.cli.verdicts import verdict_lines
 from memscope.errors import MemscopeError
 from memscope.text import clean
+from memscope.whole_file import check_free
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,12 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep these figures, and the metrics that limits name, as the baseline in FILE, also "
         "where a limit is broken: the verdicts and the exit code are as without it",
     )
-    add("--junit", metavar="FILE", help="write the verdicts as JUnit XML, too")
+    text = "write the verdicts as JUnit XML, too; over what --junit wrote before, no other file"
+    add("--junit", metavar="FILE", help=text)
     add(
         "--force",
         action="store_true",
-        help="overwrite the FILE of --junit, and in that of --write-baseline the figures of these "
-        "recordings; its tolerances and other sections stay",
+        help="overwrite any FILE of --junit, and in that of --write-baseline the figures of these "
+        "recordings; its tolerances and other sections stay, and what is no longer in it is named",
     )
     add_warmup(parser)
     add("--json", action="store_true", help="print it as JSON; an array for several recordings")
@@ -71,9 +72,7 @@ def run(args: argparse.Namespace) -> int:
         raise MemscopeError("No recording is named.", "Write `memscope check RECORDING`.")
     from memscope.cli.checking import check_runs, read_rules
 
-    for file in (args.junit, args.write_baseline):
-        if file is not None:
-            check_free(Path(file), force=args.force)  # before the work, too
+    _check_outputs(args)
     rules = read_rules(args)
     runs = check_runs(args.recordings, rules, warm_up=args.warm_up)
     _show(runs, as_json=args.json)
@@ -84,6 +83,16 @@ def run(args: argparse.Namespace) -> int:
     if args.write_baseline is not None:
         _write_baseline(Path(args.write_baseline), runs, rules.limits, force=args.force)
     return _exit_code(runs)
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
+    """Before the work. Raises MemscopeError."""
+    if args.junit is not None:
+        from memscope.cli.junit import check_junit
+
+        check_junit(Path(args.junit), force=args.force)
+    if args.write_baseline is not None:
+        check_free(Path(args.write_baseline), force=args.force)
 
 
 def _exit_code(runs: Sequence[CheckedRun]) -> int:
@@ -119,8 +128,11 @@ def _write_baseline(
     if len(sections) < len(checked):
         raise MemscopeError("These recordings are of several runs.", "Write one run's baseline.")
     check_free(path, force=force)
-    write_baseline(path, sections, checked[0].machine, limits)
+    rewrite = write_baseline(path, sections, checked[0].machine, limits)
     note = ", though not every limit holds" if _exit_code(runs) == 1 else ""
+    if rewrite.lost:
+        names = (each.words(with_section=len(sections) > 1) for each in rewrite.lost)
+        note += f"; no longer in it: {', '.join(names)}"
     print(f"memscope: {clean(path)}: baseline written{note}", file=sys.stderr)
     written = read_baseline(path)
     if not any(map(written.holds_memory, sections)):

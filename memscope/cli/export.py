@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memscope.cli.output import appearing
 from memscope.cli.run_summary import file_notes
+from memscope.whole_file import appearing
 
 if TYPE_CHECKING:
     from memscope.recording import Recording

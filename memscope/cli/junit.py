@@ -10,21 +10,47 @@ from pathlib import Path
 from memscope.analysis.limits import Verdict
 from memscope.analysis.written_value import write_value
 from memscope.cli.checking import Checked, CheckedRun
-from memscope.cli.output import appearing
+from memscope.errors import MemscopeError
 from memscope.text import clean
+from memscope.whole_file import appearing, check_free
+
+TITLE = "memscope check"
 
 
 def write_junit(path: Path, runs: Sequence[CheckedRun], *, force: bool) -> None:
     """Write the file, which appears when it is whole. Raises MemscopeError."""
     root = junit_tree(runs)
     ET.indent(root)
-    with appearing(path, force=force) as unfinished:
+    with appearing(path, force=force or is_verdicts(path)) as unfinished:
         ET.ElementTree(root).write(unfinished, encoding="utf-8", xml_declaration=True)
+
+
+def check_junit(path: Path, *, force: bool) -> None:
+    """Raises MemscopeError where the file cannot go to ``path``; one of before is replaced."""
+    is_ours = is_verdicts(path)
+    if path.is_file() and not (force or is_ours):
+        raise MemscopeError(
+            f"{path} exists, and was not written by `{TITLE}`.",
+            "Name another file, or overwrite it with --force.",
+        )
+    check_free(path, force=force or is_ours)
+
+
+def is_verdicts(path: Path) -> bool:
+    """Whether the file begins as one of ours does: other tools' results are not ours to replace."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            _, root = next(ET.iterparse(file, ["start"]))
+    except (OSError, ET.ParseError, StopIteration):
+        return False
+    return bool(root.tag == "testsuites" and root.get("name") == TITLE)
 
 
 def junit_tree(runs: Sequence[CheckedRun]) -> ET.Element:
     """``testsuites`` of all recordings. A case that breaks the exit code fails or is an error."""
-    root = ET.Element("testsuites", name="memscope check")
+    root = ET.Element("testsuites", name=TITLE)
     for checked_run in runs:
         for checked in checked_run.processes:
             root.append(_suite(checked, checked_run.breaking(checked)))

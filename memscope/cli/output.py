@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from memscope.errors import MemscopeError
@@ -45,32 +43,3 @@ def _new_folder(parent: Path) -> Path:
             continue
         return folder
     raise AssertionError("unreachable")
-
-
-@contextlib.contextmanager
-def appearing(path: Path, *, force: bool) -> Iterator[Path]:
-    """A name to write to, which becomes ``path`` once all is written. Raises MemscopeError."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        check_free(path, force=force)
-        yield unfinished
-        check_free(path, force=force)
-        os.replace(unfinished, path)
-    except OSError as error:
-        raise MemscopeError(
-            f"{path} cannot be written ({error.strerror or error}).",
-            "Name a folder that you may write to and that has room.",
-        ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
-
-
-def check_free(path: Path, *, force: bool) -> None:
-    """Raises MemscopeError where nothing may be written at ``path``."""
-    if path.is_dir():
-        raise MemscopeError(f"{path} is a folder.", "Name a file in it.")
-    if path.exists() and not path.is_file():  # /dev/null, say: --force must not replace it
-        raise MemscopeError(f"{path} is no ordinary file.", "Name a new file.")
-    if path.exists() and not force:
-        raise MemscopeError(f"{path} exists.", "Name another file, or overwrite it with --force.")

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from memscope.cli.file_kind import HEAD_BYTES, file_kind, unpacked
 from memscope.cli.needs import needing
 from memscope.cli.opening import add_warmup, read_processes
-from memscope.cli.output import appearing, check_free, output_folder
+from memscope.cli.output import output_folder
 from memscope.cli.run_summary import file_notes
 from memscope.errors import MemscopeError
+from memscope.whole_file import appearing, check_free
 
 if TYPE_CHECKING:
     from memscope.analysis.residency_map import ResidencyMap

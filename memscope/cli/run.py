@@ -9,10 +9,11 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from memscope.cli.output import check_free, default_path
+from memscope.cli.output import default_path
 from memscope.errors import MemscopeError
 from memscope.retention import KEEP_LAST_HELP
 from memscope.text import clean
+from memscope.whole_file import check_free
 
 WITH_VALUE = ("-o", "--output", "--report", "--keep-last", "--history")
 
@@ -97,8 +98,6 @@ def check_output(path: Path, report: Path | None, *, force: bool) -> None:
     check_writable(path, force=force)
     if report is not None:
         check_free(report, force=force)
-        if not os.access(report.parent, os.W_OK):
-            raise MemscopeError(f"{report} cannot be written.", "Name a folder that you may write.")
 
 
 def remove_old(path: Path) -> None:

@@ -62,7 +62,8 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--memscope-write-baseline",
         metavar="FILE",
-        help="write the figures of marked tests that pass to this file; nothing is compared",
+        help="write the figures of marked tests that pass to this file, also over what it has of "
+        "them; other tests stay, what is no longer in it is named, and nothing is compared",
     )
     add(
         "--memscope-tolerance",
@@ -94,7 +95,7 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(
         limits=limits,
         baseline=_existing(_path(folder, option.memscope_baseline)) or configured.baseline,
-        new_baseline=_path(folder, option.memscope_write_baseline),
+        new_baseline=_writable(_path(folder, option.memscope_write_baseline)),
         tolerance=configured.tolerance if tolerance is None else tolerance,
         strict=option.memscope_strict or configured.strict,
         repeat=configured.repeat,
@@ -152,6 +153,14 @@ def _existing(path: Path | None) -> Path | None:
         raise MemscopeError(
             f"{path} does not exist.", "Write it first: --memscope-write-baseline FILE."
         )
+    return path
+
+
+def _writable(path: Path | None) -> Path | None:
+    if path is not None:
+        from memscope.whole_file import check_free
+
+        check_free(path, force=True)
     return path
 
 

@@ -25,6 +25,7 @@ class SessionResults:
         self._settings = settings
         self._outcomes: dict[str, dict[str, Any]] = {}
         self._notes: list[str] = []
+        self._lost: list[str] = []
         self._problems = list(settings.problems)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -50,6 +51,7 @@ class SessionResults:
             outcomes = list(self._outcomes.values())
             lines += [*table_lines(outcomes), *shared_lines(self._settings.limits, outcomes)]
             lines += self._notes
+        lines += [f"no longer in the baseline: {words}" for words in self._lost]
         if lines:
             terminalreporter.section("memscope")
             for line in lines:
@@ -59,7 +61,7 @@ class SessionResults:
         folder = self._settings.output
         if folder is None:
             return
-        from memscope.cli.output import appearing
+        from memscope.whole_file import appearing
 
         result = {
             "limits": [limit.text for limit in self._settings.limits],
@@ -96,9 +98,12 @@ class SessionResults:
             for each in passed
         }
         named = {limit["limit"] for each in passed for limit in each["limits"]}
-        write_baseline(path, sections, MachineClass(**machine), parse_limits(sorted(named)))
+        limits = parse_limits(sorted(named))
+        rewrite = write_baseline(path, sections, MachineClass(**machine), limits)
         tests = "1 test" if len(passed) == 1 else f"{len(passed)} tests"
-        self._notes.append(f"baseline: {tests} written to {path}")
+        anew = f", {rewrite.sections} of them anew" if rewrite.sections else ""
+        self._notes.append(f"baseline: {tests} written to {path}{anew}")
+        self._lost += [each.words(with_section=True) for each in rewrite.lost]
 
     def _never_measured(self) -> list[str]:
         """Limits of every test that no test could be judged by."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
+
 from memscope import events
 from tests.memscope.analysis.build import event, fact
 from tests.memscope.cli.conftest import Run
@@ -116,3 +118,30 @@ def test_nothing_is_overwritten_unasked(memscope: Run, whole: Path, tmp_path: Pa
     assert out.read_text() == "mine"
     memscope("check", whole, "--junit", out, "--force")
     assert out.read_text().startswith("<?xml")
+
+
+def test_what_it_wrote_before_is_replaced_unasked(memscope: Run, whole: Path, cut: Path) -> None:
+    """A CI job that runs again."""
+    out = whole.with_suffix(".xml")
+    for path in (whole, cut):
+        found = memscope("check", path, "--limit", "driver.calls_per_step", "--junit", out)
+        assert "--force" not in found.err
+        assert str(path) in ET.parse(out).getroot()[0].attrib["name"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "mine",
+        "<testsuites",
+        '<testsuites name="pytest tests"><testsuite name="a" tests="3"/></testsuites>',
+        '<page><testsuites name="memscope check"/></page>',
+    ],
+)
+def test_results_of_others_are_not_replaced_unasked(memscope: Run, whole: Path, text: str) -> None:
+    out = whole.with_suffix(".xml")
+    out.write_text(text)
+    found = memscope("check", whole, "--junit", out)
+    assert (found.code, found.out, out.read_text()) == (2, "", text)
+    assert f"{out} exists, and was not written by `memscope check`." in found.err

@@ -8,6 +8,7 @@ import pytest
 
 from memscope.cli.output import new_folder
 from memscope.errors import MemscopeError
+from tests.memscope.cli.conftest import Run
 
 
 def test_each_folder_takes_the_next_number(tmp_path: Path) -> None:
@@ -20,3 +21,46 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(MemscopeError, match="MEMSCOPE_DIR"):
         new_folder(tmp_path / "file" / "memscope-demo")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "--write-baseline"),
+        ("check", "--junit"),
+        ("export", "--to", "arrow", "-o"),
+        ("export", "--to", "parquet", "-o"),
+        ("export", "--to", "perfetto", "-o"),
+        ("report", "-o"),
+    ],
+)
+def test_every_output_is_written_through_a_link(
+    memscope: Run, whole: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    verb, *options = words
+    target, link = tmp_path / "kept" / "file", tmp_path / "link"
+    target.parent.mkdir()
+    memscope(verb, whole, *options, target)
+    link.symlink_to(target)
+    inode = target.stat().st_ino
+    memscope(verb, whole, *options, link, "--force")
+    assert link.is_symlink()
+    assert target.stat().st_ino != inode, "by rename"
+    assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.parametrize(
+    "words", [("run", "-o", "{}", "--force", "x.py"), ("decode", "x", "-o", "{}", "--force")]
+)
+def test_a_recording_is_not_written_through_a_link(
+    memscope: Run, whole: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Its older parts would lie beside the link, and the file elsewhere."""
+    link = tmp_path / "link.mscope"
+    link.symlink_to(whole.name)
+    data = whole.read_bytes()
+    found = memscope(*(word.format(link) for word in words))
+    assert found.code == 2
+    assert f"{link} is a link" in found.err
+    assert f"Name the file that it leads to: {whole}" in found.err
+    assert (link.is_symlink(), whole.read_bytes()) == (True, data)

@@ -188,3 +188,34 @@ def test_help_says_what_it_does(memscope: Run, capsys: pytest.CaptureFixture[str
     text = " ".join(capsys.readouterr().out.split())
     assert "also where a limit is broken: the verdicts and the exit code are as without it" in text
     assert "its tolerances and other sections stay" in text
+
+
+def test_what_is_no_longer_in_it_is_named_with_why(
+    memscope: Run, whole: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "b.toml"
+    metric, ratio = "my.used_bytes.peak", "my.used_bytes.end / my.used_bytes.peak"
+    limits = ["--limit", f"{metric} <= 1 GiB", "--limit", f"{ratio} <= 1"]
+    program = write_program(tmp_path / "usual.mscope", 100, 60)
+    memscope("check", program, *limits, "--write-baseline", path)
+    same = memscope("check", program, *limits, "--write-baseline", path, "--force")
+    assert "no longer in it" not in same.err
+    found = memscope("check", program, *limits[:2], "--write-baseline", path, "--force")
+    lost = f"b.toml: baseline written; no longer in it: {ratio} (no limit names it)\n"
+    assert lost in found.err
+    found = memscope("check", whole, *limits[:2], "--write-baseline", path, "--force")
+    assert f"no longer in it: {metric} (not measured)" in found.err
+    assert metric not in read_baseline(path).sections["recording"]
+
+
+def test_of_several_processes_each_names_its_own(
+    memscope: Run, whole: Path, worse: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "b.toml"
+    write = ("check", whole, worse, "--write-baseline", path)
+    memscope(*write)
+    text = path.read_text()
+    extra = '"my.own.peak" = { value = "3", better = "lower" }'
+    path.write_text(text.replace('["recording 2"]\n', f'["recording 2"]\n{extra}\n'))
+    found = memscope(*write, "--force")
+    assert "no longer in it: recording 2: my.own.peak (no limit names it)" in found.err

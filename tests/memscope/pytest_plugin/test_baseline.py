@@ -167,3 +167,30 @@ def test_median_is_compared(run_tests: RunTests) -> None:
         "def test_it():\n    decode(next(UPLOADS))\n"
     )
     run_tests(body, *COMPARE).assert_outcomes(passed=1)
+
+
+METRIC = "host.rss_bytes.peak"
+
+
+@pytest.mark.parametrize("options", [(), ("-q",), ("-qq",)])
+def test_writing_anew_names_what_is_no_longer_in_it(
+    run_tests: RunTests, pytester: pytest.Pytester, options: tuple[str, ...]
+) -> None:
+    """Nothing goes without a word, nor with -q."""
+    run_tests(marked(4, f"'{METRIC} <= 1 TiB'"), *WRITE).assert_outcomes(passed=1)
+    result = run_tests(marked(4), *WRITE, *options)
+    lost = f"no longer in the baseline: test_it.py::test_it: {METRIC} (no limit names it)"
+    result.stdout.fnmatch_lines([lost])
+    if not options:
+        anew = f"baseline: 1 test written to {pytester.path}/base.toml, 1 of them anew"
+        result.stdout.fnmatch_lines([anew])
+    assert METRIC not in (pytester.path / "base.toml").read_text()
+
+
+@pytest.mark.parametrize(("name", "problem"), [("no/b.toml", "no folder"), (".", "is a folder")])
+def test_a_place_for_no_baseline_is_found_before_tests_run(
+    run_tests: RunTests, name: str, problem: str
+) -> None:
+    result = run_tests(marked(4), "--memscope-write-baseline", name)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: memscope: *{problem}*"])
