@@ -45,7 +45,10 @@ def _no_allocator_setting(situation: Situation, reason: str) -> Iterator[Advice]
 def _empty_cache(situation: Situation) -> Advice:
     module = {"HIP": "cuda", "": "cuda"}.get(situation.message.backend)
     module = module or situation.message.backend.lower()
-    return Advice(f"torch.{module}.empty_cache()", "torch did it before it gave up")
+    reason = "torch did it before it gave up"
+    if situation.is_library:
+        reason = f"torch's cache holds {torch_size(situation.balance.cached or 0)} alone"
+    return Advice(f"torch.{module}.empty_cache()", reason)
 
 
 def _fragmentation(situation: Situation) -> Counsel:

@@ -91,7 +91,7 @@ def _is_count(value: Any) -> bool:
 
 def _explain_engine(oom: OutOfMemory, timeline: Timeline) -> Explanation:
     if oom.error:
-        return explain_error(oom)
+        return explain_error(oom, timeline)
     recorded = read_oom(oom, timeline)
     plan = read_plan(timeline)
     if plan is not None and not plan.is_fitting:

@@ -94,9 +94,14 @@ def torch_size(count: int) -> str:
 
 def lower_share(share: float, free_bytes: int, total_bytes: int) -> float:
     """A share of the card lower by at least ``free_bytes``, in steps of 0.01."""
-    return round(share - math.ceil(100 * free_bytes / total_bytes - 1e-9) / 100, 2)
+    return round(share - _steps(free_bytes, total_bytes) / 100, 2)
 
 
 def raise_share(share: float, more_bytes: int, total_bytes: int) -> float:
     """A share of the card higher by at least ``more_bytes``, in steps of 0.01."""
-    return round(share + math.ceil(100 * more_bytes / total_bytes - 1e-9) / 100, 2)
+    return round(share + _steps(more_bytes, total_bytes) / 100, 2)
+
+
+def _steps(count: int, total_bytes: int) -> int:
+    """Hundredths of the card that ``count`` bytes take, whole ones; what rounding adds is none."""
+    return max(math.ceil(100 * count / total_bytes - 1e-9), int(count > 0))

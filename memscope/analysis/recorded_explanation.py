@@ -12,6 +12,9 @@ from memscope.analysis.oom import explain_message, explain_reading
 from memscope.analysis.oom_advice import advise
 from memscope.analysis.oom_balance import Balance
 from memscope.analysis.oom_card import card_shares
+from memscope.analysis.oom_incident import victims_of
+from memscope.analysis.oom_silent import SILENT_KINDS, read_silent
+from memscope.analysis.oom_silent_words import explain_silent
 from memscope.analysis.oom_situation import torch_size
 from memscope.analysis.oom_words import write_why
 from memscope.analysis.recorded_oom import RecordedOom, growth_sentence
@@ -23,6 +26,7 @@ from memscope.interop.oom_message import read_log
 
 if TYPE_CHECKING:
     from memscope.analysis.rare_rows import OutOfMemory
+    from memscope.analysis.timeline import Timeline
 
 SOURCE = "recording"
 
@@ -52,11 +56,14 @@ def explain_oom(recorded: RecordedOom, *, no_owners: str = "", no_map: str = "")
     return SnapshotExplanation(**fields, details=details, report=tuple(report))
 
 
-def explain_error(oom: OutOfMemory) -> Explanation:
+def explain_error(oom: OutOfMemory, timeline: Timeline) -> Explanation:
     """The explanation of an error that is known by its exception alone."""
     reading = read_log(io.BytesIO(oom.error.encode(errors="replace")))
     # Python's own MemoryError says nothing of itself.
     found = explain_reading(reading) if reading.found else explain_message(OomMessage("host"))
+    message = victims_of(reading)[0].found.message if reading.found else None
+    if isinstance(message, OomMessage) and message.kind in SILENT_KINDS:
+        found = explain_silent(found, read_silent(message, oom, timeline))
     note = "It is known by its exception alone: torch's observer was not called for it."
     return dataclasses.replace(found, source=SOURCE, notes=(*found.notes, note))
 

@@ -89,13 +89,18 @@ def read_oom(oom: OutOfMemory, timeline: Timeline) -> RecordedOom:
 
 def make_situation(oom: OutOfMemory, timeline: Timeline) -> Situation:
     """The error as advice is made from it; torch's own is told apart from our runner's."""
-    message = _message(oom)
-    name = timeline.fact(f"cuda.{max(oom.device, 0)}", "name") or timeline.fact("device.0", "name")
+    return situation_of(_message(oom), oom.device, timeline)
+
+
+def situation_of(message: OomMessage, device: int, timeline: Timeline) -> Situation:
+    """``message`` on ``device`` among the settings that the recording names."""
+    name = timeline.fact(f"cuda.{max(device, 0)}", "name") or timeline.fact("device.0", "name")
     context = LogContext(torch_version=_version(timeline))
     settings = timeline.fact("torch.allocator", "settings")
     if isinstance(settings, str):
         context.settings = settings
-    return Situation(message, Balance(message), context, device_name=str(name or "the device"))
+    unnamed = "the device" if message.device is None else ""
+    return Situation(message, Balance(message), context, device_name=str(name or unnamed))
 
 
 def _message(oom: OutOfMemory) -> OomMessage:

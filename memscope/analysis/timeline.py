@@ -18,7 +18,9 @@ from memscope.analysis.layers import LayerFold, LayerMemory
 from memscope.analysis.map_rows import MapRows
 from memscope.analysis.metrics import MetricFold, MetricReadings
 from memscope.analysis.moment import Moment, batches_until, parse_moment
+from memscope.analysis.oom_readings import OomReadings, ReadingsBefore
 from memscope.analysis.rare_rows import (
+    MAX_KEPT,
     SOURCE_FACT,
     Mark,
     OutOfMemory,
@@ -78,6 +80,7 @@ class Timeline:
         self._steps = StepFold()
         self._sums = SumFold()
         self._readings = Readings()
+        self._oom_readings = OomReadings()
         self._metrics = MetricFold()
         self.serving = ServingRows()
         self._counters = CounterFold()
@@ -103,6 +106,7 @@ class Timeline:
             if batch.name(row) == SEGMENT_FACT:
                 self._restart(read_held(batch.data(row)))
         self._fold_steps(batch, start, batch.rows)
+        self._oom_readings.add(batch, self._readings, MAX_KEPT - len(self._rare.ooms))
         self._rare.add(batch)
         self._readings.add(batch)
         sums = read_sums(batch)
@@ -237,6 +241,11 @@ class Timeline:
     def ooms(self) -> tuple[OutOfMemory, ...]:
         """Out-of-memory errors; the first few thousand."""
         return tuple(self._rare.ooms)
+
+    @property
+    def readings_at_oom(self) -> ReadingsBefore | None:
+        """What was read last at the last of the errors that are no request's."""
+        return self._oom_readings.last
 
     @property
     def oom_counts(self) -> dict[str, int]:

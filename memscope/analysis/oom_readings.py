@@ -1,0 +1,139 @@
+"""What was read last at the last out-of-memory error: cards by their driver, torch by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memscope import events
+from memscope.analysis.rare_rows import as_count
+from memscope.analysis.readings import MAX_DEVICES, Reading
+
+if TYPE_CHECKING:
+    from memscope.analysis.readings import Readings
+    from memscope.storage import Batch
+
+OTHERS = "nvml.others."
+METRICS = (
+    "nvml.total_bytes",
+    "nvml.free_bytes",
+    "nvml.process_bytes",
+    "torch.allocated_bytes",
+    "torch.reserved_bytes",
+    "torch.inactive_split_bytes",
+    "mem_get_info.free_bytes",
+)
+_OF_THIS_PROCESS = ("nvml.process_bytes", "torch.reserved_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class OtherProcess:
+    """Another process on a card. ``bytes`` None: the driver does not say."""
+
+    pid: str
+    command: str
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingsBefore:
+    """Readings at ``t_ns`` or before it, by metric and device; other processes by device."""
+
+    t_ns: int
+    readings: Mapping[tuple[str, int], Reading]
+    others: Mapping[int, tuple[OtherProcess, ...]]
+
+    def count(self, metric: str, device: int) -> int | None:
+        """What was read last; None where nothing was."""
+        reading = self.readings.get((metric, device))
+        return None if reading is None else as_count(int(reading.value))
+
+    def age_ns(self, metric: str, device: int) -> int | None:
+        """How long before ``t_ns`` that was."""
+        reading = self.readings.get((metric, device))
+        return None if reading is None else self.t_ns - reading.t_ns
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """Those that this process has used; where none shows that, those that were read."""
+        used = {
+            device
+            for (metric, device), reading in self.readings.items()
+            if metric in _OF_THIS_PROCESS and reading.value > 0
+        }
+        return tuple(sorted(used or {device for _, device in self.readings}))
+
+
+class OomReadings:
+    """Takes batches; ``last`` is what was read at the last error of the program or its engine."""
+
+    def __init__(self) -> None:
+        self.last: ReadingsBefore | None = None
+        self._others: dict[int, tuple[OtherProcess, ...]] = {}
+
+    def add(self, batch: Batch, before: Readings, most: int) -> None:
+        """Take ``batch``. ``before``: readings ahead of it; ``most``: errors still to be kept."""
+        told = [*_told_others(batch)]
+        row = _last_error(batch, most)
+        if row is not None:
+            t_ns = int(batch["t_ns"][row])
+            others = self._others | {
+                device: listed for at_ns, device, listed in told if at_ns <= t_ns
+            }
+            self.last = ReadingsBefore(t_ns, _readings_until(t_ns, batch, before), others)
+        self._others |= {device: listed for _, device, listed in told}
+
+
+def _last_error(batch: Batch, most: int) -> int | None:
+    rows = batch.where(events.OOM)[: max(most, 0)].tolist()
+    return next((row for row in reversed(rows) if not _is_of_request(batch.data(row))), None)
+
+
+def _is_of_request(data: object) -> bool:
+    return isinstance(data, Mapping) and data.get("scope") == "request"
+
+
+def _readings_until(t_ns: int, batch: Batch, before: Readings) -> dict[tuple[str, int], Reading]:
+    found = {
+        (metric, device): reading
+        for metric in METRICS
+        for device in before.devices[:MAX_DEVICES]
+        if (reading := before.latest(metric, device)) is not None and reading.t_ns <= t_ns
+    }
+    rows = batch.where(events.SAMPLE)
+    rows = rows[(batch["t_ns"][rows] <= t_ns) & (batch["bytes"][rows] >= 0)]
+    codes, names = batch.names
+    for metric in METRICS:
+        mine = rows[codes[rows] == names.index(metric)] if metric in names else rows[:0]
+        devices = batch["device"][mine]
+        for device in np.unique(devices).tolist()[:MAX_DEVICES]:
+            last = mine[devices == device][-1]
+            found[metric, device] = Reading(int(batch["t_ns"][last]), float(batch["bytes"][last]))
+    return found
+
+
+def _told_others(batch: Batch) -> list[tuple[int, int, tuple[OtherProcess, ...]]]:
+    """When, of which device, and which processes."""
+    codes, names = batch.names
+    keys = {code: name for code, name in enumerate(names) if name.startswith(OTHERS)}
+    rows = batch.where(events.FACT)
+    told = []
+    for row in rows[np.isin(codes[rows], list(keys))].tolist() if keys else ():
+        number = keys[int(codes[row])].removeprefix(OTHERS)
+        if number.isdecimal() and int(number[:9]) < MAX_DEVICES:
+            told.append((int(batch["t_ns"][row]), int(number[:9]), _listed(batch.data(row))))
+    return told
+
+
+def _listed(data: Any) -> tuple[OtherProcess, ...]:
+    """The processes of one card, the largest first."""
+    entries = data if isinstance(data, Mapping) else {}
+    listed = [
+        OtherProcess(str(pid), str(entry.get("command") or ""), as_count(entry.get("bytes")))
+        for pid, entry in entries.items()
+        if isinstance(entry, Mapping)
+    ]
+    return tuple(sorted(listed, key=lambda process: -(process.bytes or 0)))

@@ -1,0 +1,159 @@
+"""Errors without figures, by the readings just before them: was the card full, and of what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from memscope.analysis.oom_balance import CONTEXT_BYTES, OUTSIDE_SHARE
+from memscope.analysis.oom_situation import Situation
+from memscope.analysis.recorded_oom import situation_of
+from memscope.interop.sizes import Size
+
+if TYPE_CHECKING:
+    from memscope.analysis.oom_readings import OtherProcess, ReadingsBefore
+    from memscope.analysis.rare_rows import OutOfMemory
+    from memscope.analysis.timeline import Timeline
+    from memscope.interop.oom_formats import OomMessage
+
+SILENT_KINDS = ("bare", "disguise")
+# What handles, workspaces and code of libraries take at once; of a small card a share.
+ROOM_BYTES = 1 << 30
+ROOM_SHARE = 16
+# Readings come ten times a second: an older one says little about the moment of the error.
+MAX_AGE_NS = 10_000_000_000
+# Two readings further apart are not set against each other.
+SAME_NS = 500_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SilentError:
+    """An error without figures, its message filled with what was read ``age_ns`` before it.
+
+    ``others``: the other processes on the card, () where the driver does not tell them from this
+    one. ``devices``: those that the error may be of; with several of them nothing is filled in.
+    ``split_bytes``: what torch's cache cannot give back, since tensors lie in the same segments.
+    """
+
+    situation: Situation
+    devices: tuple[int, ...]
+    age_ns: int = 0
+    others: tuple[OtherProcess, ...] = ()
+    split_bytes: int = 0
+
+    @property
+    def message(self) -> OomMessage:
+        """With the readings as its figures."""
+        return self.situation.message
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the card was read at all."""
+        return self.message.free is not None and self.message.total is not None
+
+    @property
+    def needed_bytes(self) -> int:
+        """What was asked for; where nobody says it, what libraries ask for at once."""
+        total = self.message.total.bytes if self.message.total else 0
+        return self.situation.wanted or min(ROOM_BYTES, total // ROOM_SHARE)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the card had less than that."""
+        free = self.message.free
+        return free is not None and free.bytes < self.needed_bytes
+
+    @property
+    def cached_bytes(self) -> int:
+        """What torch held and did not use."""
+        return self.situation.balance.cached or 0
+
+    @property
+    def releasable_bytes(self) -> int:
+        """What torch could have given back of that."""
+        return max(self.cached_bytes - self.split_bytes, 0)
+
+    @property
+    def others_bytes(self) -> int | None:
+        """What other processes held, with what the driver keeps where it is told with them."""
+        balance, listed = self.situation.balance, [each.bytes for each in self.others]
+        if balance.others is not None or not listed or None in listed:
+            return balance.others
+        return sum(size for size in listed if size is not None)
+
+    @property
+    def diagnosis(self) -> str:
+        """What the readings prove."""
+        if not self.is_full or self.age_ns > MAX_AGE_NS:
+            return "unknown"
+        message, outside = self.message, self.situation.balance.outside
+        if outside is None:
+            outside = self.others_bytes  # torch was not read
+        if message.total is None or outside is None:
+            return "unknown"
+        held = message.allocated.bytes if message.allocated else 0
+        is_large = (outside - CONTEXT_BYTES) * OUTSIDE_SHARE > message.total.bytes
+        cached = self.releasable_bytes
+        if outside > max(held, cached) or (is_large and outside > cached):
+            return "outside"
+        if cached >= self.needed_bytes:
+            return "torch_cache" if self.situation.is_library else "unknown"
+        return "shortage"
+
+
+def read_silent(message: OomMessage, oom: OutOfMemory, timeline: Timeline) -> SilentError:
+    """``message``, the text of ``oom``, with the readings before it."""
+    before = timeline.readings_at_oom
+    if before is None or before.t_ns != oom.t_ns:
+        return SilentError(situation_of(message, oom.device, timeline), ())
+    devices = (oom.device,) if oom.device >= 0 else before.devices
+    if len(devices) != 1:
+        return SilentError(situation_of(message, oom.device, timeline), devices)
+    (device,) = devices
+    metric = _free_metric(before, device)
+    filled = _fill(message, before, device, metric, timeline)
+    is_told_apart = before.count("nvml.process_bytes", device) is not None
+    situation = situation_of(filled, device, timeline)
+    splits = before.count("torch.inactive_split_bytes", device) or 0
+    return SilentError(
+        situation,
+        devices,
+        before.age_ns(metric, device) or 0,
+        before.others.get(device, ()) if is_told_apart else (),
+        # Pages of expandable segments are given back one by one.
+        split_bytes=0 if situation.context.has_expandable_segments else splits,
+    )
+
+
+def _free_metric(before: ReadingsBefore, device: int) -> str:
+    """Of NVML and the CUDA runtime the one that was read; NVML where both were."""
+    has_nvml = before.count("nvml.free_bytes", device) is not None
+    return "nvml.free_bytes" if has_nvml else "mem_get_info.free_bytes"
+
+
+def _fill(
+    message: OomMessage, before: ReadingsBefore, device: int, metric: str, timeline: Timeline
+) -> OomMessage:
+    def size(name: str) -> Size | None:
+        count = before.count(name, device)
+        return None if count is None else Size(count)
+
+    total = size("nvml.total_bytes") if metric.startswith("nvml.") else None
+    known = timeline.count_fact(f"cuda.{device}", "total_bytes")
+    process, reserved = size("nvml.process_bytes"), size("torch.reserved_bytes")
+    listed = () if process else before.others.get(device, ())
+    age_ns = before.age_ns(metric, device) or 0
+    if (before.age_ns("nvml.process_bytes", device) or 0) > age_ns + SAME_NS:
+        process = None
+    if process and reserved and process.bytes < reserved.bytes:
+        process = None
+    return replace(
+        message,
+        device=device,
+        total=total or (Size(known) if known else None),
+        free=size(metric),
+        allocated=size("torch.allocated_bytes"),
+        reserved=reserved,
+        process=process,
+        other_processes=tuple(Size(each.bytes) for each in listed if each.bytes),
+    )

@@ -1,0 +1,188 @@
+"""What the readings before an error without figures say, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from memscope.analysis.explanation import FIGURES, Advice, Explanation
+from memscope.analysis.oom_advice import WHO_HOLDS_IT, Counsel, advise
+from memscope.analysis.oom_balance import CONTEXT_BYTES
+from memscope.analysis.oom_card import card_shares
+from memscope.analysis.oom_readings import OtherProcess
+from memscope.analysis.oom_silent import MAX_AGE_NS, SilentError
+from memscope.analysis.oom_situation import lower_share, torch_size
+from memscope.text import clean
+from memscope.units import format_seconds
+
+_NAMES = 3
+_NO_FIGURES = "The error itself prints no figures"
+_FIRST_ERROR = Advice("look at the first error in the log", "this one may follow from it")
+_BLOCKING = Advice("CUDA_LAUNCH_BLOCKING=1", "the traceback then shows the true place")
+
+
+def explain_silent(found: Explanation, error: SilentError) -> Explanation:
+    """``found``, which the text alone gave, with what the readings say besides."""
+    if not error.is_read:
+        if len(error.devices) < 2:
+            return found
+        names = ", ".join(map(str, error.devices))
+        note = f"Which device it was is not known: this program used {names}."
+        return replace(found, notes=(*found.notes, note))
+    counsel, message = _counsel(error), error.message
+    return replace(
+        found,
+        diagnosis=error.diagnosis,
+        why=_why(error),
+        device=message.device,
+        device_name=error.situation.place.partition(" (")[0],
+        figures={
+            name: size.bytes for name in FIGURES if (size := getattr(message, name)) is not None
+        },
+        shares=card_shares(error.situation.balance),
+        help=counsel.help,
+        no_help=counsel.no_help,
+        unknown=counsel.unknown,
+    )
+
+
+def _why(error: SilentError) -> str:
+    """The paragraph."""
+    room = f"{error.situation.place} had {_size(error.message.free)} free"
+    moment = f"{format_seconds(error.age_ns / 1e9)} before the error {room}"
+    asked = error.situation.wanted
+    tail = f"The error asked for {torch_size(asked)}" if asked else _NO_FIGURES
+    if error.diagnosis == "outside":
+        return f"Memory outside torch: {moment}; {_holders(error)}. {tail}."
+    if error.diagnosis == "torch_cache":
+        return (
+            f"Torch's cache left no room: {moment}; torch held {_size(error.message.reserved)}, of "
+            f"which {torch_size(error.cached_bytes)} lay unused in its cache, where libraries and "
+            f"the driver cannot take it. {tail}."
+        )
+    if error.diagnosis == "shortage":
+        return (
+            f"A real shortage: {moment}; tensors held {_size(error.message.allocated)}, and "
+            f"{torch_size(error.cached_bytes)} lay unused in torch's cache. {tail}."
+        )
+    return _unknown_why(error, moment, tail)
+
+
+def _counsel(error: SilentError) -> Counsel:
+    """What would help and what would not."""
+    if error.diagnosis == "unknown":
+        return _unknown_counsel(error)
+    if error.diagnosis == "torch_cache":
+        return _cache_counsel(error)
+    found = advise(error.diagnosis, error.situation)
+    if error.diagnosis == "shortage":
+        return Counsel(found.help, found.no_help, (*found.unknown, *_unasked(error)))
+    help_ = (*_stop_others(error), *found.help[1:], *_own_outside(error), *_empty_cache(error))
+    settings = {each.setting for each in help_}
+    no_help = tuple(each for each in found.no_help if each.setting not in settings)
+    unknown = () if error.others else (f"which programs they are: {WHO_HOLDS_IT}",)
+    return Counsel(help_, no_help, (*unknown, *_unasked(error)))
+
+
+def _unknown_why(error: SilentError, moment: str, tail: str) -> str:
+    if error.age_ns > MAX_AGE_NS:
+        return f"{tail}, and the card was last read long before it: {moment}."
+    if not error.is_full:
+        return (
+            f"{tail}. {moment[0].upper()}{moment[1:]}: the request was larger than that, memory "
+            "was taken after the reading, or it was not the card's memory that ran out (pinned "
+            "host memory, a limit of the driver)."
+        )
+    held = _holders(error)
+    return f"{tail}. {moment[0].upper()}{moment[1:]}{'; ' if held else ''}{held}."
+
+
+def _holders(error: SilentError) -> str:
+    """Who held the card, in figures."""
+    balance, message, others = error.situation.balance, error.message, error.others_bytes
+    parts = []
+    if others is None:
+        if balance.outside is not None:
+            size = torch_size(max(balance.outside, 0))
+            parts.append(f"other programs, or this one beside torch, held {size}")
+    else:
+        names = f" ({_names(error.others)})" if error.others else ""
+        parts.append(f"other programs and the driver held {torch_size(others)}{names}")
+    if balance.own_outside is not None:
+        parts.append(f"this program outside torch {torch_size(balance.own_outside)}")
+    if message.reserved is not None:
+        cached = f", {torch_size(error.cached_bytes)} of it unused" if error.cached_bytes else ""
+        parts.append(f"torch {torch_size(message.reserved.bytes)}{cached}")
+    elif message.process is not None:
+        parts.append(f"this program {torch_size(message.process.bytes)}")
+    return ", ".join(parts)
+
+
+def _names(others: tuple[OtherProcess, ...]) -> str:
+    shown = [
+        f"process {clean(each.pid, 20)}"
+        + (f", {clean(each.command, 40)}" if each.command else "")
+        + (f": {torch_size(each.bytes)}" if each.bytes is not None else "")
+        for each in others[:_NAMES]
+    ]
+    more = len(others) - _NAMES
+    return "; ".join(shown) + (f"; and {more:,} more" if more > 0 else "")
+
+
+def _stop_others(error: SilentError) -> Iterator[Advice]:
+    others = error.others_bytes
+    if others is None or others > CONTEXT_BYTES:
+        held = others if others is not None else error.situation.balance.outside
+        yield Advice("stop what else runs on the card", _names(error.others) or WHO_HOLDS_IT, held)
+
+
+def _own_outside(error: SilentError) -> Iterator[Advice]:
+    own = error.situation.balance.own_outside
+    if own is not None and own > CONTEXT_BYTES:
+        reason = "names what libraries of this program hold beside torch"
+        yield Advice("memscope run --cupti", reason, own)
+
+
+def _empty_cache(error: SilentError) -> Iterator[Advice]:
+    if error.releasable_bytes >= error.needed_bytes and error.situation.is_library:
+        reason = "at most, before it; gives segments back that no tensor is in"
+        yield Advice("torch.cuda.empty_cache()", reason, error.releasable_bytes)
+
+
+def _cache_counsel(error: SilentError) -> Counsel:
+    message = error.message
+    fraction = "lower"
+    if message.total and message.reserved and message.free:
+        held = (message.reserved.bytes + message.free.bytes) / message.total.bytes
+        fraction = f"{lower_share(held, error.needed_bytes, message.total.bytes)}"
+    return Counsel(
+        help=(
+            *_empty_cache(error),
+            Advice(
+                f"torch.cuda.set_per_process_memory_fraction({fraction})",
+                f"at most; leaves {torch_size(error.needed_bytes)} beside torch's pool",
+            ),
+            Advice("the library's first call before the large tensors", "it keeps its handle"),
+        ),
+        no_help=advise("unknown", error.situation).no_help,
+        unknown=_unasked(error),
+    )
+
+
+def _unasked(error: SilentError) -> tuple[str, ...]:
+    return () if error.situation.wanted else ("how much was asked for: the error does not say",)
+
+
+def _unknown_counsel(error: SilentError) -> Counsel:
+    if error.is_full and error.situation.is_library:
+        return advise("unknown", error.situation)
+    return Counsel(
+        help=(_FIRST_ERROR, _BLOCKING),
+        no_help=(Advice("guess at a setting", "none follows from these readings"),),
+        unknown=("what was asked for, and what ran out: the error does not say",),
+    )
+
+
+def _size(size: object) -> str:
+    count = getattr(size, "bytes", None)
+    return "an unknown amount" if count is None else torch_size(count)
