@@ -108,7 +108,7 @@ class LiveApp(App[MemscopeError | None]):
 
     def action_help(self) -> None:
         """Help."""
-        self.push_screen(HelpScreen())
+        self.push_screen(HelpScreen(self._found))
 
     def _show(self) -> None:
         if self._found is None:
