@@ -1,8 +1,12 @@
-"""Pods that stern writes before each line, as "POD CONTAINER text" or "POD › CONTAINER text"."""
+"""Pods that stern writes before each line, as "POD CONTAINER text" or "POD › CONTAINER text".
+
+Of several namespaces (`stern --all-namespaces`) each line begins with its own: "NAMESPACE POD ...".
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from memscope.interop.log_lines import without_escapes
@@ -18,8 +22,14 @@ _POD = (
     r"[bcdf-hj-np-tv-xz2456789]{5})"
 )
 _CONTAINER = r"[a-z0-9][a-z0-9-]{0,62}"
-_UNMARKED = re.compile(rf"({_POD}) ({_CONTAINER}) ")
-_MARKED = re.compile(rf"([a-z0-9][a-z0-9.-]{{0,252}}) › ({_CONTAINER}) ")
+_NAMESPACE = r"([a-z0-9][a-z0-9-]{0,62}) "
+_PLAIN = re.compile(rf"()({_POD}) ({_CONTAINER}) ")
+_NAMESPACED = re.compile(rf"{_NAMESPACE}({_POD}) ({_CONTAINER}) ")
+# Wherever a line stands by itself: stern's own mark, or a rank right behind the container.
+_MARKED = re.compile(rf"(?:{_NAMESPACE})?([a-z0-9][a-z0-9.-]{{0,252}}) › ({_CONTAINER}) ")
+_RANKED = re.compile(
+    rf"(?:{_NAMESPACE})?([\w.]{{1,80}}-[\w.-]{{1,160}}) ([\w.-]{{1,63}}) (?=\[(?:rank|default)\d)"
+)
 
 
 class SternPods:
@@ -30,16 +40,18 @@ class SternPods:
     """
 
     def __init__(self) -> None:
-        self._is_on = False
+        self._columns: re.Pattern[str] | None = None
 
     def look_at(self, block: Block) -> None:
         """Learn from the first lines of ``block`` whether pods stand before them."""
-        if self._is_on:
+        if self._columns is not None:
             return
         text = block.text[block.start : block.start + SAMPLE_CHARACTERS]
         lines = [line for line in text.split("\n", SAMPLE_LINES)[:SAMPLE_LINES] if line.strip()]
-        found = [match[2] for line in lines if (match := _match(_UNMARKED, line))]
-        self._is_on = 2 * len(found) > len(lines) and len(set(found)) < len(found)
+        # Namespaces may look like pods, and pods like containers: real containers differ least.
+        containers = [(_containers(pattern, lines), pattern) for pattern in (_NAMESPACED, _PLAIN)]
+        found = [(len(names), pattern) for names, pattern in containers if names]
+        self._columns = min(found, key=lambda each: each[0])[1] if found else None
 
     def name_writer(self, line: Line) -> Line:
         """``line`` with its pod, where it begins with one, as `kubectl logs --prefix` writes it."""
@@ -51,11 +63,19 @@ class SternPods:
         return replace(line, text=text, before=line.before[:begin] + last)
 
     def _rewrite(self, line: str) -> str:
-        match = _match(_MARKED, line) or (_match(_UNMARKED, line) if self._is_on else None)
+        text = without_escapes(line)
+        match = _MARKED.match(text) or _RANKED.match(text)
+        if match is None and self._columns is not None:
+            match = self._columns.match(text)
         if match is None:
             return line
-        return f"[pod/{match[1]}/{match[2]}] {match.string[match.end() :]}"
+        namespace, pod, container = match.groups()
+        place = f"{namespace}/{pod}" if namespace else pod
+        return f"[pod/{place}/{container}] {text[match.end() :]}"
 
 
-def _match(pattern: re.Pattern[str], line: str) -> re.Match[str] | None:
-    return pattern.match(without_escapes(line))
+def _containers(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
+    """Those that ``lines`` name by ``pattern``; none where it is not the form of most lines."""
+    found = [match[3] for line in lines if (match := pattern.match(without_escapes(line)))]
+    names = set(found)
+    return names if 2 * len(found) > len(lines) and len(names) < len(found) else set()

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 _PLACE = re.compile(
-    r"\[pod/(?P<pod>[\w.-]{1,253})/[\w.-]{1,63}\]"  # kubectl logs --prefix
-    r"|^(?P<stern>[\w.]{1,80}-[\w.-]{1,160}) [\w.-]{1,63} \["  # stern
+    # kubectl logs --prefix; stern's lines are written so, too, with their namespace
+    r"\[pod/(?P<pod>(?:[\w.-]{1,63}/)?[\w.-]{1,253})/[\w.-]{1,63}\]"
     r"|(?:^|\s)(?P<container>[\w.-]{1,60}[-_]\d{1,6})\s{1,40}\|"  # docker compose logs
 )
 _GLOBAL = (

@@ -38,6 +38,32 @@ def test_pods_of_ordinary_lines_are_told_apart(pods: list[str], between: str) ->
     assert writers(*mixed) == pods
 
 
+@pytest.mark.parametrize("between", [" ", " › "])
+@pytest.mark.parametrize("namespace", ["team-a", "team-7", "default"])
+@pytest.mark.parametrize("pods", [ORDINALS, HASHES, DRAWN])
+def test_namespaces_stand_before_their_pods(pods: list[str], namespace: str, between: str) -> None:
+    programs = [program(f"{namespace} {pod}{between}pytorch", 1) for pod in pods]
+    mixed = [line for lines in zip(*programs, strict=True) for line in lines]
+    assert writers(*mixed) == [f"{namespace}/{pod}" for pod in pods]
+
+
+def test_pods_of_one_name_in_two_namespaces_are_two() -> None:
+    log = [line for name in ("a", "b") for line in program(f"{name} trainer-0 main", 1)]
+    assert writers(*log) == ["a/trainer-0", "b/trainer-0"]
+
+
+def test_container_that_looks_like_a_pod_is_a_container() -> None:
+    lines = ["loads 3 shards", "step 1 loss 1.90", "starts", MESSAGE.format(1)]
+    log = [f"{pod} vllm-0 {line}" for line in lines for pod in ORDINALS]
+    assert writers(*log) == ORDINALS
+
+
+@pytest.mark.parametrize("before", ["", "team-a "])
+def test_rank_behind_one_container_is_enough(before: str) -> None:
+    (name,) = writers("starts", f"{before}trainer-0 main [rank3]: {MESSAGE.format(1)}")
+    assert name == f"{before.strip()}/trainer-0, rank 3".removeprefix("/")
+
+
 def test_pod_and_rank_of_one_line_are_both_told() -> None:
     log = [line for pod in ORDINALS for line in program(f"{pod} pytorch [rank7]:", 1)]
     assert writers(*log) == [f"{pod}, rank 7" for pod in ORDINALS]
