@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_overhead(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--model", help="model to decode with (default: SmolLM2-135M-Instruct)")
-    add("--pairs", type=int, default=200, help="pairs, recorded and not, that take turns every 16 tokens (200)")
+    add("--pairs", type=int, default=200, help="pairs that take turns every 16 tokens (200)")
     add("--policy", help="residency policy of the decoder (default: past, with --keep 4)")
     add("--keep", type=int, help="residency window of the decoder")
     add("--device", default="host", help="cuda, cuda:1 or host (default: host)")
