@@ -57,7 +57,7 @@ METRICS = (
     Metric("model.gradients_bytes", "a watched model's gradients", "watch"),
     Metric("model.optimizer_bytes", "a watched optimizer's state", "watch"),
     Metric("model.kv_bytes", "KV caches of transformers", "kv_cache"),
-    Metric("host.rss_bytes", "resident on the host", "host"),
+    Metric("host.rss_bytes", "host RSS: what the process has in the machine's memory", "host"),
     Metric("host.pinned_bytes", "page-locked on the host by torch", "pinned"),
     Metric("host.pinned_used_bytes", "of those, in use", "pinned"),
     Metric("cgroup.used_bytes", "used by the container", "cgroup"),

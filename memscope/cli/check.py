@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memscope.analysis.limits import Limit
+    from memscope.analysis.summary import Summary
     from memscope.cli.checking import Checked, CheckedRun
 
 # The worst first: a broken limit says more than that events are missing.
@@ -153,11 +154,21 @@ def _lines(checked: Checked, checked_run: CheckedRun) -> list[str]:
     shown = verdict_lines(defaults)
     if shown:
         lines += [f"defaults{', shown only' if named else ''}{note}", *shown]
-    silent = [verdict for verdict in defaults if verdict.value is None]
-    if silent:
-        names = dict.fromkeys(verdict.figure for verdict in silent)
-        lines.append(f"without a value: {', '.join(names)}")
+    names = dict.fromkeys(verdict.figure for verdict in defaults if verdict.value is None)
+    if names:
+        lines.append(f"without a value: {_grouped(list(names), summary)}")
     return [*lines, _conclusion(checked, checked_run)]
+
+
+def _grouped(names: Sequence[str], summary: Summary) -> str:
+    """The names; where no device is recorded, how many are of its memory."""
+    from memscope.analysis.absent import absent_of_device
+
+    absent = {figure.name for figure in absent_of_device(summary)}
+    words = [name for name in names if name not in absent]
+    if count := len(names) - len(words):
+        words.append(f"{count} figures of device memory, as no GPU is recorded (--json lists them)")
+    return ", ".join(words)
 
 
 def _conclusion(checked: Checked, checked_run: CheckedRun) -> str:

@@ -87,7 +87,7 @@ def _draw_unused(figure: go.Figure, unused: UnusedMemory, *, row: int) -> None:
 
 def _draw_process(figure: go.Figure, series: Series, *, row: int) -> None:
     axis = ByteAxis.up_to(series.peak)
-    line = Line("process (RSS)", "host", "solid", series)
+    line = Line("host RSS", "host", "solid", series)
     figure.add_trace(_line(line, axis), row=row, col=1)
     title = f"process, {axis.unit}"
     figure.update_yaxes(title_text=title, rangemode="tozero", nticks=4, row=row, col=1)

@@ -119,6 +119,8 @@ def test_what_could_not_be_judged_is_not_counted_as_broken(memscope: Run, tmp_pa
     unjudged = sum(len(row.limits) for row in FIGURES) - 1
     found = memscope("check", path)
     assert found.out.endswith(f"\n1 limit holds, {unjudged} could not be judged.\n")
+    absent = "11 figures of device memory, as no GPU is recorded (--json lists them)"
+    assert f"\nwithout a value: oom.request_rate, {absent}\n" in found.out
     found = memscope("check", path, *limits("oom.engine_count > 0", "memory.peak_bytes <= 1"))
     assert found.out.endswith("\n0 limits hold, 1 broken, 1 could not be judged.\n")
 
