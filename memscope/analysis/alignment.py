@@ -90,7 +90,7 @@ def step_bounds(timeline: Timeline) -> Floats | None:
     Steps of a second each, from before the program's own were known, are left out.
     """
     steps = timeline.steps
-    if timeline.facts.get("run.step_source") == "second":
+    if timeline.are_steps_seconds:
         return None
     own = steps.end_ns > timeline.steps_taken_ns
     if not own.any():

@@ -21,6 +21,15 @@ class Negligible:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Highest:
+    """A value of one device: the highest of those that the process used, where it used several."""
+
+    value: float
+    device: int
+    devices: int
+
+
 Measured = float | Missing
 
 
@@ -29,7 +38,8 @@ class Figure:
     """``value`` in ``unit``; None where it has none, and ``reason`` says why.
 
     A figure that does not apply (``is_applicable`` False) is no failure to measure it. One that is
-    negligible has a value and a reason why defaults do not judge it.
+    negligible has a value and a reason why defaults do not judge it. ``device`` and ``of``: the one
+    that it is of ("cuda:1"), and in words, where the process used several.
     """
 
     name: str
@@ -38,12 +48,24 @@ class Figure:
     reason: str | None = None
     is_applicable: bool = True
     is_negligible: bool = False
+    device: str | None = None
+    of: str | None = None
 
 
-def make_figure(name: str, unit: str, measured: Measured | Negligible) -> Figure:
+def make_figure(name: str, unit: str, measured: Measured | Negligible | Highest) -> Figure:
     """The figure of what was measured, or of why not."""
+    if isinstance(measured, Highest):
+        return _highest(name, unit, measured)
     if isinstance(measured, Negligible):
         return Figure(name, measured.value, unit, measured.reason, is_negligible=True)
     if isinstance(measured, Missing):
         return Figure(name, None, unit, measured.reason, measured.is_applicable)
     return Figure(name, float(measured), unit)
+
+
+def _highest(name: str, unit: str, found: Highest) -> Figure:
+    if found.devices == 1:
+        return Figure(name, float(found.value), unit)
+    device = f"cuda:{found.device}"
+    of = f"{device}, the highest of {found.devices} GPUs"
+    return Figure(name, float(found.value), unit, device=device, of=of)

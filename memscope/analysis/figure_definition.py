@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from memscope.analysis.figure import Measured, Negligible
+from memscope.analysis.figure import Highest, Measured, Negligible
 from memscope.analysis.residency import Residency
 from memscope.analysis.timeline import Timeline
 from memscope.analysis.weight_pool import WeightPool
@@ -25,7 +25,7 @@ class Results:
     weight_pool: WeightPool
 
 
-Measure = Callable[[Results], Measured | Negligible]
+Measure = Callable[[Results], Measured | Negligible | Highest]
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,10 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one limit. ``is_named``: somebody asked for it, it is no default."""
+    """What became of one limit. ``is_named``: somebody asked for it, it is no default.
+
+    ``device`` and ``of``: as a figure has them.
+    """
 
     limit: str
     figure: str
@@ -81,6 +84,8 @@ class Verdict:
     advice: str
     is_named: bool
     bound: str = ""
+    of: str | None = None
+    device: str | None = None
 
     @property
     def line(self) -> str:
@@ -98,11 +103,17 @@ class Verdict:
         return self.advice.replace(RECORDING, clean(shlex.quote(path), 400))
 
     @property
+    def brief(self) -> str:
+        """The same where there is little room for the device."""
+        return replace(self, of=self.device).actual
+
+    @property
     def actual(self) -> str:
-        """The value with its unit; without one, what is wrong and why."""
+        """The value with its unit and device; without one, what is wrong and why."""
         if self.value is None:
             return f"{self.verdict} ({self.reason})"
-        return format_value(self.value, self.unit)
+        place = f" ({self.of})" if self.of else ""
+        return format_value(self.value, self.unit) + place
 
 
 def parse_limit(text: str) -> Limit:
@@ -237,6 +248,8 @@ def _judge_one(figures: Mapping[str, Figure], limit: Limit, *, is_named: bool) -
         advice,
         is_named,
         limit.bound,
+        figure.of,
+        figure.device,
     )
 
 

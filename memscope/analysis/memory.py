@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from memscope.analysis.figure import Measured, Missing
+from memscope.analysis.figure import Highest, Measured, Missing
 from memscope.analysis.timeline import Timeline
 
 NO_DEVICE = Missing("no device is recorded")
@@ -34,12 +35,23 @@ class Device:
         return min(sizes, default=None)
 
 
+def find_devices(timeline: Timeline) -> dict[int, Device]:
+    """Devices by index, as the program named them or torch used them."""
+    used = {int(key[5:]): key for key in timeline.facts if re.fullmatch(r"cuda\.\d{1,4}", key)}
+    named = {0: "device.0"} if "device.0" in timeline.facts else {}
+    return {
+        index: _read_device(timeline, key)
+        for index, key in sorted((used | named).items())
+        if isinstance(timeline.facts[key], dict)
+    }
+
+
 def find_device(timeline: Timeline) -> Device | None:
-    """The first device, as the program named it or torch used it; None where neither did."""
-    used = sorted(key for key in timeline.facts if re.fullmatch(r"cuda\.\d{1,4}", key))
-    key = next((key for key in ("device.0", *used) if key in timeline.facts), "")
-    if not isinstance(timeline.facts.get(key), dict):
-        return None
+    """The first device; None where there is none."""
+    return next(iter(find_devices(timeline).values()), None)
+
+
+def _read_device(timeline: Timeline, key: str) -> Device:
     return Device(
         name=str(timeline.fact(key, "name")),
         kind=str(timeline.fact(key, "kind")),
@@ -48,15 +60,54 @@ def find_device(timeline: Timeline) -> Device | None:
     )
 
 
-def peak_bytes(timeline: Timeline) -> Measured:
-    """The most this process held: torch's reserved bytes, and what driver calls took.
+def peak_bytes(timeline: Timeline) -> Highest | Missing:
+    """The most this process held on one device: torch's reserved bytes, and what driver calls took.
 
     On a host device what it handed out.
     """
-    device = find_device(timeline)
-    if device is None:
+    peaks = _own_peaks(timeline)
+    return peaks if isinstance(peaks, Missing) else _highest(peaks)
+
+
+def peak_ratio(timeline: Timeline) -> Highest | Missing:
+    """The most held on one device over what may be used of that device."""
+    peaks = _own_peaks(timeline)
+    if isinstance(peaks, Missing):
+        return peaks
+    devices = find_devices(timeline)
+    usable = {index: devices[index].usable_bytes for index in peaks if index in devices}
+    sizes = {index: size for index, size in usable.items() if size}
+    if unknown := [index for index in peaks if index not in sizes]:
+        which = f"cuda:{unknown[0]}" if len(peaks) > 1 else "the device"
+        return Missing(f"the size of {which} is not recorded")
+    return _highest({index: peak / sizes[index] for index, peak in peaks.items()})
+
+
+def held_by_device(timeline: Timeline) -> dict[int, int]:
+    """GPU → the most held there, by NVML or as ``peak_bytes``, whichever is more.
+
+    NVML's figure has the context and what libraries took in it. Empty where nothing was read.
+    """
+    devices = find_devices(timeline)
+    if not devices or devices[min(devices)].is_host:
+        return {}
+    own = _own_peaks(timeline)
+    held = _torch_peaks(timeline, min(devices)) if isinstance(own, Missing) else dict(own)
+    for index, series in timeline.device_series("nvml.process_bytes").items():
+        place = index if index >= 0 else min(devices)
+        if series.peak:
+            held[place] = max(held.get(place, 0), int(series.peak))
+    some = {index: size for index, size in held.items() if size}
+    return dict(sorted((some or held).items()))
+
+
+def _own_peaks(timeline: Timeline) -> dict[int, int] | Missing:
+    """Device → the most that this process took there; those where it took nothing are left out
+    unless it took nothing anywhere. Driver calls are of the first device."""
+    devices = find_devices(timeline)
+    if not devices:
         return NO_DEVICE
-    series = timeline.series
+    first, series = min(devices), timeline.series
     raw = [timeline.driver.peak_bytes] if timeline.driver.calls else []
     raw += [
         int(series[name].peak)
@@ -65,36 +116,28 @@ def peak_bytes(timeline: Timeline) -> Measured:
     ]
     if not timeline.driver.is_peak_known and "device.peak_bytes" not in series:
         return NO_PEAK
-    if device.is_host:
-        return max(raw) if raw else NO_READING
+    if devices[first].is_host:
+        return {first: max(raw)} if raw else NO_READING
     if "torch.reserved_bytes" not in series:
         return Missing("torch's reserved bytes are not recorded")
-    registers = ("torch.reserved_bytes", "torch.peak_reserved_bytes")
-    reserved = max(int(series[name].peak) for name in registers if name in series)
-    return reserved + max(raw, default=0)
+    peaks = _torch_peaks(timeline, first)
+    peaks[first] = peaks.get(first, 0) + max(raw, default=0)
+    return {index: peak for index, peak in peaks.items() if peak} or {first: 0}
 
 
-def peak_ratio(timeline: Timeline) -> Measured:
-    """``peak_bytes`` over what may be used of the device."""
-    peak, device = peak_bytes(timeline), find_device(timeline)
-    if isinstance(peak, Missing):
-        return peak
-    usable = device.usable_bytes if device else None
-    return peak / usable if usable else Missing("the device's size is not recorded")
-
-
-def held_bytes(timeline: Timeline) -> int | None:
-    """The most held on GPUs: each one's peak by NVML or by torch, added; None without a GPU."""
-    device = find_device(timeline)
-    if device is None or device.is_host:
-        return None
-    own = peak_bytes(timeline)
+def _torch_peaks(timeline: Timeline, first: int) -> dict[int, int]:
+    """Device → the most that torch reserved; what was read without a device is the first one's."""
     peaks: dict[int, int] = {}
-    for metric in ("nvml.process_bytes", "torch.reserved_bytes"):
-        for index, series in timeline.device_series(metric).items():
-            peaks[index] = max(peaks.get(index, 0), int(series.peak))
-    sizes = [sum(peaks.values())] if peaks else []
-    return max(sizes + ([] if isinstance(own, Missing) else [int(own)]), default=None)
+    for metric in ("torch.reserved_bytes", "torch.peak_reserved_bytes"):
+        for index, readings in timeline.metric(metric).items():
+            place = index if index >= 0 else first
+            peaks[place] = max(peaks.get(place, 0), int(readings.series.peak))
+    return peaks
+
+
+def _highest(values: Mapping[int, float]) -> Highest:
+    device = max(values, key=lambda index: values[index])
+    return Highest(values[device], device, len(values))
 
 
 def host_bytes(timeline: Timeline) -> int | None:

@@ -51,8 +51,8 @@ MEMORY_FIGURES = (
     FigureDefinition(
         "memory.peak_bytes",
         "bytes",
-        "the most this process held: torch's reserved bytes and what driver calls took; "
-        "on a host device what it handed out",
+        "the most this process held on one device: torch's reserved bytes and what driver calls "
+        "took; on a host device what it handed out",
         lambda results: peak_bytes(results.timeline),
         "the peak of the recording",
         ANY,
@@ -63,7 +63,7 @@ MEMORY_FIGURES = (
     FigureDefinition(
         "memory.peak_ratio",
         "ratio",
-        "memory.peak_bytes over the device's memory or the limit set on it",
+        "the most held on one device over that device's memory or the limit set on it",
         lambda results: peak_ratio(results.timeline),
         "the peak of the recording",
         ANY,
@@ -90,11 +90,11 @@ HOST_FIGURES = (
     FigureDefinition(
         "host.peak_bytes",
         "bytes",
-        "the most this process had resident on the host: the largest host.rss_bytes",
+        "the peak of host RSS, host.rss_bytes: what this process had in the machine's memory",
         lambda results: host_peak_bytes(results.timeline),
         "the peak of the recording",
         ANY,
-        advice="See when it rose: host memory over time in `memscope report RECORDING`.",
+        advice="See when it rose: host RSS over time in `memscope report RECORDING`.",
         direction="lower",
         repeats=ON_ONE_CLASS,
         slack=SLACK_HOST_BYTES,

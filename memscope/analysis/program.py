@@ -32,6 +32,11 @@ class Program:
     series: tuple[MetricSeries, ...] = ()
     latest_bytes: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def on_several(self) -> frozenset[str]:
+        """Metrics that were read on several devices."""
+        return frozenset(each.metric for each in self.series if each.device is not None)
+
 
 def describe_program(timeline: Timeline) -> Program:
     """The program of a recording, as far as it has shown itself."""

@@ -12,7 +12,7 @@ from memscope.analysis.layers import LayerMemory
 from memscope.analysis.ledger import Ledger, make_ledgers
 from memscope.analysis.limits import RECORDING, Limit, Verdict, judge
 from memscope.analysis.measure import measure
-from memscope.analysis.memory import Device, find_device, held_bytes, host_bytes
+from memscope.analysis.memory import Device, find_device, held_by_device, host_bytes
 from memscope.analysis.sentences import write_sentences
 from memscope.analysis.timeline import Timeline
 from memscope.header import Header
@@ -25,7 +25,8 @@ MAX_DEPTH = 32
 class Summary:
     """Everything that a screen shows as a number comes from here or from the timeline.
 
-    ``device_bytes`` and ``host_bytes``: the most held on GPUs, and resident on the host.
+    ``device_peaks``: GPU → the most held there; empty where not measured. ``host_bytes``: the most
+    resident on the host. ``own_steps``: of ``steps``, those that the program itself showed.
     """
 
     header: Header
@@ -37,13 +38,19 @@ class Summary:
     ledgers: tuple[Ledger, ...]
     layers: tuple[LayerMemory, ...]
     device: Device | None
-    device_bytes: int | None
+    device_peaks: Mapping[int, int]
     host_bytes: int | None
     batches: int
     events: int
     steps: int
+    own_steps: int
     warmup_steps: int
     other_steps: int
+
+    @property
+    def device_bytes(self) -> int | None:
+        """The most held on all GPUs, each one's peak added; None where not measured."""
+        return sum(self.device_peaks.values()) if self.device_peaks else None
 
     def to_json(self) -> dict[str, Any]:
         """What ``--json`` prints."""
@@ -88,11 +95,12 @@ def summarize(
         ledgers=make_ledgers(timeline),
         layers=timeline.layer_memory,
         device=find_device(timeline),
-        device_bytes=held_bytes(timeline),
+        device_peaks=held_by_device(timeline),
         host_bytes=host_bytes(timeline),
         batches=timeline.batches,
         events=timeline.events,
         steps=len(timeline.steps),
+        own_steps=timeline.own_steps,
         warmup_steps=timeline.warmup_steps,
         other_steps=timeline.other_steps,
     )
@@ -100,7 +108,8 @@ def summarize(
 
 def _figure(figure: Figure) -> dict[str, Any]:
     if figure.value is not None:
-        return {"value": figure.value, "unit": figure.unit}
+        of = {"of": figure.of} if figure.of else {}
+        return {"value": figure.value, "unit": figure.unit} | of
     return {
         "value": None,
         "unit": figure.unit,

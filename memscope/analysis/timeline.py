@@ -148,6 +148,16 @@ class Timeline:
         return self._rare.other_steps
 
     @property
+    def are_steps_seconds(self) -> bool:
+        """Whether the program shows no steps, so that one stands for a second."""
+        return bool(self.facts.get(SOURCE_FACT) == "second")
+
+    @property
+    def own_steps(self) -> int:
+        """Steps that the program showed: those that stood for a second each are left out."""
+        return 0 if self.are_steps_seconds else len(self.steps) - self.other_steps
+
+    @property
     def warmup_steps(self) -> int:
         """Steps left out of figures: as asked for, else as the program said, else 1.
 

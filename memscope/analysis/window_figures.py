@@ -18,6 +18,7 @@ from memscope.analysis.residency import ONLY_WARMUP
 WINDOW = "programs with a residency window over their layers"
 SMALLER = "What is resident follows from the window: another --keep or --policy changes it."
 POOL = "programs with a weight pool"
+NO_STEPS = Missing("the program shows no steps: one stands for a second")
 
 
 def _residency(field: str) -> Measure:
@@ -29,6 +30,8 @@ def _residency(field: str) -> Measure:
 
 
 def _step_duration(results: Results) -> Measured:
+    if results.timeline.are_steps_seconds:
+        return NO_STEPS
     steps = results.timeline.measured_steps
     return float(np.median(steps.duration_ns)) / 1e6 if len(steps) else ONLY_WARMUP
 

@@ -22,9 +22,9 @@ _MARKS = {
 _ORDER = tuple(_MARKS)
 # Figures that a reader looks for first, in everyday words
 _GLANCE = {
-    "memory.peak_bytes": "most memory held",
+    "memory.peak_bytes": "most memory that the program took",
     "memory.peak_ratio": "of what may be used",
-    "host.peak_bytes": "most resident on the host",
+    "host.peak_bytes": "peak host RSS",
     "residency.peak_layers": "most layers ready at once",
     "residency.uploads_per_step": "uploaded a step",
     "step.duration_ms": "a step, median",
@@ -70,7 +70,7 @@ def _verdict_list(verdicts: Iterable[Verdict]) -> str:
 
 def _verdict(verdict: Verdict) -> str:
     row_class, word = _MARKS[verdict.verdict]
-    value = "" if verdict.value is None else format_value(verdict.value, verdict.unit)
+    value = "" if verdict.value is None else verdict.actual
     advice = verdict.advice if row_class in ("fail", "warn") else ""
     text = " ".join(filter(None, (_sentence(verdict.reason), advice)))
     advice_markup = f'<p class="advice">{escape(text, limit=1000)}</p>' if text else ""
@@ -101,7 +101,8 @@ def _sentence(text: str | None) -> str:
 def render_glance(summary: Summary) -> str:
     """The figures that a reader looks for first, large; nothing where none has a value."""
     tiles = "".join(
-        f'<div title="{name}"><strong>{escape(_value(figure))}</strong><span>{words}</span></div>'
+        f'<div title="{name}"><strong>{escape(_value(figure))}</strong>'
+        f"<span>{words}{_place(figure)}</span></div>"
         for name, words in _GLANCE.items()
         if (figure := summary.figures.get(name)) and figure.value is not None
     )
@@ -110,6 +111,11 @@ def render_glance(summary: Summary) -> str:
 
 def _value(figure: Figure) -> str:
     return "" if figure.value is None else format_value(figure.value, figure.unit)
+
+
+def _place(figure: Figure) -> str:
+    """Which device it is of, where the process used several."""
+    return f"<br>{escape(figure.of)}" if figure.of else ""
 
 
 def render_figures(summary: Summary) -> str:
@@ -140,6 +146,7 @@ def _figure_row(figure: Figure) -> str:
         value_class = "value absent"
     else:
         value, value_class = _value(figure), "value"
+    words += f" Here: {figure.of}." if figure.of else ""
     why = (
         f'<br><span class="why">{escape(_sentence(figure.reason))}</span>' if figure.reason else ""
     )

@@ -46,6 +46,7 @@ def test_each_device_has_a_series_of_its_own_and_latest_adds_them_up() -> None:
     assert found["torch.allocated_bytes", 1].last.tolist() == [1 * MIB, 3 * MIB]
     assert found["host.rss_bytes", None].peak == GIB
     assert program.latest_bytes == {"torch.allocated_bytes": 10 * MIB, "host.rss_bytes": GIB}
+    assert program.on_several == {"torch.allocated_bytes"}
 
 
 def test_what_was_read_without_a_device_is_the_first_ones() -> None:

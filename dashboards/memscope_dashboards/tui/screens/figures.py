@@ -37,6 +37,7 @@ def figure_lines(figure: Figure, width: int) -> list[Line]:
     name = (clean(figure.name, 120), "text")
     definition = find_definition(figure.name)
     text = definition.definition if definition is not None else ""
+    text += f" ({figure.of})" if figure.of else ""
     text += f" ({figure.reason})" if figure.reason else ""
     head = spread((name,), ((figure_text(figure), role),), width)
     return [head, *paragraph(clean(text, 400), "dim", width, indent=2)]

@@ -8,7 +8,13 @@ from itertools import zip_longest
 from memscope.units import format_bytes
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, Span, pad, rule, spread
-from memscope_dashboards.tui.reading import can_exist, figure_span, figure_value, has_device
+from memscope_dashboards.tui.reading import (
+    can_exist,
+    figure_span,
+    figure_value,
+    find_figure,
+    has_device,
+)
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 
 COUNTERS = (
@@ -83,11 +89,18 @@ def program_cells(snapshot: Snapshot) -> Iterator[Cell]:
     for label, name in PROGRAM_COUNTERS:
         is_seen = figure_value(snapshot, name) is not None
         if is_seen or (has_device(snapshot) and can_exist(snapshot, name)):
-            yield label, figure_span(snapshot, name)
+            yield label + place(snapshot, name), figure_span(snapshot, name)
     for label, metric in HELD:
         size = snapshot.program.latest_bytes.get(metric)
         if size is not None:
-            yield f"{label} now", (format_bytes(size), "text")
+            several = ", all GPUs" if metric in snapshot.program.on_several else ""
+            yield f"{label} now{several}", (format_bytes(size), "text")
+
+
+def place(snapshot: Snapshot, name: str) -> str:
+    """The device that the figure ``name`` is of, where the process used several."""
+    figure = find_figure(snapshot, name)
+    return f", {figure.device}" if figure is not None and figure.device else ""
 
 
 def step_line(snapshot: Snapshot) -> Line:

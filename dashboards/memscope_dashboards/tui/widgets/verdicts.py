@@ -63,7 +63,7 @@ def verdict_line(verdict: Verdict, width: int) -> Line:
         left: Line = ((f"{glyph} {clean(verdict.limit, 120)}", "dim"),)
         return spread(left, ((verdict.verdict, "dim"),), width)
     left = ((f"{glyph} {verdict.verdict:<5}", role), (clean(verdict.limit, 120), "text"))
-    return spread(left, ((verdict.actual, role),), width)
+    return spread(left, ((verdict.brief, role),), width)
 
 
 def reasons(verdict: Verdict, width: int) -> list[Line]:

@@ -1,0 +1,83 @@
+"""What a process held on several devices: figures of the highest one, a table of their sum."""
+
+from __future__ import annotations
+
+from memscope import events
+from memscope.analysis.limits import parse_limit
+from memscope.analysis.summary import Summary, summarize
+from tests.memscope.analysis.build import Event, event, fact, fold, state
+from tests.memscope.analysis.torch_runs import GIB, MIB, sample
+
+
+def card(device: int, total: int = 80 * GIB) -> Event:
+    return fact(f"cuda.{device}", {"name": "H200", "kind": "cuda", "total_bytes": total})
+
+
+def held(device: int, size: int, metric: str = "torch.reserved_bytes") -> Event:
+    return sample(metric, 1, size) | {"device": device}
+
+
+def summary_of(*rows: Event, limit: str = "") -> Summary:
+    limits = [parse_limit(limit)] if limit else []
+    return summarize(fold([event(events.MARK, name="up"), *rows]), state(), limits=limits)
+
+
+def test_peak_is_that_of_the_highest_device_and_says_so() -> None:
+    rows = [card(0), card(1), held(0, GIB), held(1, 20 * GIB)]
+    found = summary_of(*rows, limit="memory.peak_bytes <= 8 GiB")
+    peak, ratio = found.figures["memory.peak_bytes"], found.figures["memory.peak_ratio"]
+    assert (peak.value, peak.device) == (20 * GIB, "cuda:1")
+    assert (ratio.value, ratio.of) == (0.25, "cuda:1, the highest of 2 GPUs")
+    assert found.verdicts[0].sentence == (
+        "memory.peak_bytes = 20.0 GiB (cuda:1, the highest of 2 GPUs), limit <= 8 GiB"
+    )
+    assert found.device_bytes == 21 * GIB
+    assert found.device_peaks == {0: GIB, 1: 20 * GIB}
+
+
+def test_share_is_of_the_fullest_device_whatever_its_size() -> None:
+    found = summary_of(card(0, 10 * GIB), card(1), held(0, 9 * GIB), held(1, 20 * GIB))
+    assert found.figures["memory.peak_bytes"].device == "cuda:1"
+    assert found.figures["memory.peak_ratio"].device == "cuda:0"
+    assert found.figures["memory.peak_ratio"].value == 0.9
+
+
+def test_share_is_not_measured_where_a_size_is_not_known() -> None:
+    found = summary_of(card(0), held(0, GIB), held(1, 2 * GIB)).figures
+    assert found["memory.peak_bytes"].value == 2 * GIB
+    assert found["memory.peak_ratio"].reason == "the size of cuda:1 is not recorded"
+
+
+def test_registers_and_driver_calls_are_of_their_device() -> None:
+    malloc = event(events.DEVICE_MALLOC, 1, bytes=3 * MIB)
+    register = held(1, 9 * MIB, "torch.peak_reserved_bytes")
+    found = summary_of(card(0), card(1), held(0, 4 * MIB), held(1, 5 * MIB), register, malloc)
+    assert found.device_peaks == {0: 7 * MIB, 1: 9 * MIB}
+    assert found.figures["memory.peak_bytes"].value == 9 * MIB
+
+
+def test_one_device_needs_no_name_whichever_it_is() -> None:
+    found = summary_of(card(0), card(3, 40 * GIB), held(0, 0), held(3, 20 * GIB))
+    peak = found.figures["memory.peak_bytes"]
+    assert (peak.value, peak.of) == (20 * GIB, None)
+    assert found.figures["memory.peak_ratio"].value == 0.5
+    assert found.device_peaks == {3: 20 * GIB}
+
+
+def test_the_drivers_count_is_in_the_sum_and_not_in_the_figure() -> None:
+    rows = [card(0), card(1), held(0, GIB), held(1, GIB)]
+    found = summary_of(*rows, held(1, 3 * GIB, "nvml.process_bytes"))
+    assert found.device_peaks == {0: GIB, 1: 3 * GIB}
+    assert found.figures["memory.peak_bytes"].value == GIB
+
+
+def test_a_step_of_a_second_has_no_duration() -> None:
+    rows = [fact("run.step_source", "second")]
+    rows += [event(events.STEP, at * 10**9, step=at, duration_ns=10**9) for at in range(1, 5)]
+    figure = summary_of(*rows).figures["step.duration_ms"]
+    assert (figure.value, figure.is_applicable) == (None, True)
+    assert figure.reason == "the program shows no steps: one stands for a second"
+    own = [fact("run.step_source", "optimizer")]
+    own += [event(events.STEP, at * 10**9, step=at, duration_ns=10**6) for at in range(5, 9)]
+    assert summary_of(*rows, *own).figures["step.duration_ms"].value == 1
+    assert summary_of(*rows, *own).own_steps == 4
