@@ -1,4 +1,4 @@
-"""The processes of one run side by side: when each began, what it held, and which one held most."""
+"""The processes of one run side by side: when each began, what it held, which one to look at."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from memscope.units import format_bytes
 
 FIRST_WORDS = 6
 ALIKE_SHARE = 0.9  # of what the holder held
+OTHER, IN_RANKS, WITH_STEPS, ON_DEVICE = range(4)  # kinds of processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,42 @@ class Process:
 
     @property
     def device_bytes(self) -> int | None:
-        """The most that it held on GPUs; None where not measured."""
+        """The most that it held on GPUs, the peaks of all added; None where not measured."""
         return self.summary.device_bytes
+
+    @property
+    def device_words(self) -> str:
+        """The same as a table says it."""
+        if self.device_bytes is None:
+            return "not measured"
+        count = sum(size > 0 for size in self.summary.device_peaks.values())
+        return format_bytes(self.device_bytes) + (f" on {count} GPUs" if count > 1 else "")
 
     @property
     def host_bytes(self) -> int | None:
         """The most that it had resident on the host."""
         return self.summary.host_bytes
+
+    @property
+    def has_used_device(self) -> bool:
+        """Whether a GPU is known of it, on which it held something as far as was measured."""
+        device = self.summary.device
+        return device is not None and not device.is_host and self.device_bytes != 0
+
+    @property
+    def kind(self) -> int:
+        """What it is, the more telling the higher: one that used a device, one with steps, a rank,
+        or none of these, as a launcher is."""
+        if self.has_used_device:
+            return ON_DEVICE
+        if self.summary.own_steps:
+            return WITH_STEPS
+        return IN_RANKS if self.rank is not None else OTHER
+
+    @property
+    def held_bytes(self) -> int | None:
+        """The most that it held where its ``kind`` holds it: on devices, else on the host."""
+        return self.device_bytes if self.kind == ON_DEVICE else self.host_bytes
 
     @property
     def words(self) -> str:
@@ -63,6 +93,9 @@ class Process:
             "host": header.host,
             "command": list(header.command),
             "device_bytes": self.device_bytes,
+            "device_peaks": {
+                f"cuda:{index}": size for index, size in self.summary.device_peaks.items()
+            },
             "host_bytes": self.host_bytes,
             "offset_s": self.offset_s,
             "summary": self.summary.to_json(),
@@ -86,46 +119,80 @@ class RunSummary:
         return any(process.summary.state.is_partial for process in self.processes)
 
     @property
-    def holder(self) -> Process | None:
-        """The process that held most on devices; None where none held anything."""
-        held = [process for process in self.processes if process.device_bytes]
-        return max(held, key=lambda process: process.device_bytes or 0, default=None)
+    def holder(self) -> Process:
+        """The process to look at first, everywhere: of the most telling kind, the one that held
+        most; of equals the lowest rank, then the one that began first."""
+        return max(self.processes, key=_precedence)
+
+    @property
+    def by_interest(self) -> tuple[Process, ...]:
+        """The holder, then the others by kind; of a kind as they began."""
+        holder = self.holder
+        others = [process for process in self.processes if process is not holder]
+        return (holder, *sorted(others, key=lambda process: -process.kind))
+
+    def is_alike(self, process: Process) -> bool:
+        """Whether ``process`` is of the holder's kind and held about as much."""
+        holder = self.holder
+        is_near = (process.held_bytes or 0) >= ALIKE_SHARE * (holder.held_bytes or 0)
+        return process.kind == holder.kind and is_near
 
     @property
     def sentence(self) -> str | None:
         """Which process holds the memory, where there are several."""
         if len(self.processes) == 1:
             return None
-        holder = self.holder
-        if holder is None:
-            return "No process of this run was seen to hold memory of a device."
-        total = sum(process.device_bytes or 0 for process in self.processes)
-        share = format_bytes(holder.device_bytes or 0)
+        if self.holder.kind != ON_DEVICE:
+            none = "No process of this run was seen to hold memory of a device."
+            return " ".join(filter(None, (none, self._on_host)))
+        if self.holder.device_bytes is None:
+            return "Devices were used, but how much of them was held is not measured."
+        total = format_bytes(sum(process.device_bytes or 0 for process in self.processes))
         if len(alike := self._alike) > 1:
-            least = format_bytes(min(process.device_bytes or 0 for process in alike))
             return (
-                f"{len(alike)} processes hold the memory alike: {least} to {share} each at their "
-                f"peaks; all peaks add up to {format_bytes(total)}."
+                f"{len(alike)} processes hold the memory alike: {_range(alike)} each at their "
+                f"peaks; all peaks add up to {total}."
             )
-        if holder is self.first:
+        return self._on_device(total)
+
+    @property
+    def measure(self) -> str | None:
+        """What the peaks of the table are, beside the figure of a process; None without any."""
+        if all(process.device_bytes is None for process in self.processes):
+            return None
+        return (
+            "Peak, all GPUs: by the driver's count, CUDA's own part in it (without one: what the "
+            "program took), GPUs added up. memory.peak_bytes: what the program took, on the one "
+            "GPU that has most."
+        )
+
+    def _on_device(self, total: str) -> str:
+        holder, first = self.holder, self.first
+        share = format_bytes(holder.held_bytes or 0)
+        if holder is first:
             return f"The process that was started, {holder.pid}, held most: {share} at its peak."
-        own = self.first.device_bytes
+        own = first.device_bytes
         started = "none that was measured" if own is None else format_bytes(own)
         return (
-            f"Child {holder.pid} holds the memory: {share} at its peak, of {format_bytes(total)} "
-            f"that all peaks add up to. The process that was started, {self.first.pid}, held "
-            f"{started}."
+            f"Child {holder.pid} holds the memory: {share} at its peak, of {total} that all peaks "
+            f"add up to. The process that was started, {first.pid}, held {started}."
         )
 
     @property
+    def _on_host(self) -> str | None:
+        """Who held most on the host, of those that the holder is one of; None if not measured."""
+        if self.holder.held_bytes is None:
+            return None
+        of = {WITH_STEPS: "with steps", IN_RANKS: "with a rank"}.get(self.holder.kind, "of the run")
+        if len(alike := self._alike) > 1:
+            return f"{len(alike)} processes {of} are alike in peak host RSS: {_range(alike)} each."
+        share = format_bytes(self.holder.held_bytes)
+        return f"Of the processes {of}, {self.holder.words} has the highest peak host RSS: {share}."
+
+    @property
     def _alike(self) -> list[Process]:
-        """Those that held about as much as the holder."""
-        most = (self.holder.device_bytes if self.holder else None) or 0
-        return [
-            process
-            for process in self.processes
-            if (process.device_bytes or 0) >= ALIKE_SHARE * most > 0
-        ]
+        """Those that held about as much as the holder, itself among them."""
+        return [process for process in self.processes if self.is_alike(process)]
 
     def to_json(self) -> dict[str, Any]:
         """The first process as ever; where there are several, all of them and the holder's pid."""
@@ -134,7 +201,7 @@ class RunSummary:
             return first
         return first | {
             "run": self.sentence,
-            "holder": self.holder.pid if self.holder else None,
+            "holder": self.holder.pid,
             "processes": [process.to_json() for process in self.processes],
         }
 
@@ -148,3 +215,15 @@ def summarize_run(parts: Sequence[tuple[str, Summary]]) -> RunSummary:
             for path, summary in parts
         )
     )
+
+
+def _precedence(process: Process) -> tuple[int, int, float]:
+    lowest = -process.rank if process.rank is not None else float("-inf")
+    return (process.kind, process.held_bytes or 0, lowest)
+
+
+def _range(processes: Sequence[Process]) -> str:
+    """What the processes held, from the least to the most."""
+    sizes = [process.held_bytes or 0 for process in processes]
+    least, most = format_bytes(min(sizes)), format_bytes(max(sizes))
+    return least if least == most else f"{least} to {most}"

@@ -93,8 +93,8 @@ def write_report(
 ) -> bool:
     """Write the page of the run ``source`` at ``path``; whether a recording of it is partial.
 
-    In detail it shows the process that held most, else the first. Raises MemscopeError where one
-    cannot be read or the page not written; then ``path`` is as it was.
+    In detail it shows the run's holder. Raises MemscopeError where one cannot be read or the page
+    not written; then ``path`` is as it was.
     """
     with needing("dashboards", "plotly"):
         from memscope_dashboards.html.report import render_report
@@ -108,7 +108,7 @@ def write_report(
     parts = list(read_processes(files, at=at, warm_up=warm_up))
     run = summarize_run([(name, summary) for name, summary, _ in parts])
     timelines = [timeline for _, _, timeline in parts]
-    shown = run.holder or run.first
+    shown = run.holder
     timeline = timelines[run.processes.index(shown)]
     overview = RunOverview(run, align_run(run, timelines), shown)
     page = render_report(

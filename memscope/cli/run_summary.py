@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from memscope.analysis.run_summary import Process, RunSummary
     from memscope.run_files import RunFiles
 
-HEADINGS = ("pid", "rank", "device peak", "host peak", "steps", "begun", "state", "command")
+HEADINGS = (
+    "pid",
+    "rank",
+    "peak, all GPUs",
+    "peak host RSS",
+    "steps",
+    "begun",
+    "state",
+    "command",
+)
 
 
 def run_lines(run: RunSummary) -> list[str]:
@@ -21,7 +30,8 @@ def run_lines(run: RunSummary) -> list[str]:
         return []
     count = f"run of {len(run.processes)} processes; begun is by the wall clock"
     rows = [HEADINGS, *map(_row, run.processes)]
-    return [count, *align(rows), f"  {clean(run.sentence)}"]
+    notes = [f"  {clean(note)}" for note in (run.sentence, run.measure) if note]
+    return [count, *align(rows), *notes]
 
 
 def _row(process: Process) -> tuple[str, ...]:
@@ -29,9 +39,9 @@ def _row(process: Process) -> tuple[str, ...]:
     return (
         str(header.pid),
         "" if header.rank is None else str(header.rank),
-        _size(process.device_bytes),
+        process.device_words,
         _size(process.host_bytes),
-        f"{process.summary.steps:,}",
+        f"{process.summary.own_steps:,}",
         f"{process.offset_s:+.2f} s",
         process.summary.state.name,
         clean(process.command, 60),

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         shared = _shared([part.summary for part in run.processes])
         blocks = [run_lines(run)]
         blocks += [
-            summary_lines(part.summary, part.path, args.at, shared) for part in run.processes
+            summary_lines(part.summary, part.path, args.at, shared) for part in run.by_interest
         ]
         blocks += [
             _without_value(shared, is_applicable=kind, place=IN_ALL) for kind in (True, False)
@@ -114,7 +114,10 @@ def _figure_blocks(summary: Summary, note: str) -> Iterator[list[str]]:
 
 
 def _value(figure: Figure) -> str:
-    return "" if figure.value is None else format_value(figure.value, figure.unit)
+    if figure.value is None:
+        return ""
+    place = f" ({figure.of})" if figure.of else ""
+    return format_value(figure.value, figure.unit) + place
 
 
 def _shared(summaries: Sequence[Summary]) -> list[Figure]:

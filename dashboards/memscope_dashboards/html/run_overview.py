@@ -18,7 +18,16 @@ COLOURS = ("resident", "flight", "kv", "host", "limit", "muted", "ink", "pass")
 DASHES = ("solid", "dash", "dot", "dashdot")
 MAX_CURVES = 24
 METRICS = {"nvml.process_bytes": "by NVML", "torch.reserved_bytes": "reserved by torch"}
-HEADINGS = ("pid", "rank", "device peak", "host peak", "begun", "steps", "state", "command")
+HEADINGS = (
+    "pid",
+    "rank",
+    "peak, all GPUs",
+    "peak host RSS",
+    "begun",
+    "steps",
+    "state",
+    "command",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +53,12 @@ def render_overview(overview: RunOverview) -> str:
     heading = f"A run of {count} processes" if count > 1 else "One process on several devices"
     sentence = f"<p>{escape(run.sentence)}</p>" if run.sentence else ""
     below = f"<p>Below is {escape(overview.shown.words)}.</p>" if count > 1 else ""
+    measure = f'<p class="note">{escape(run.measure, limit=400)}</p>' if run.measure else ""
     return (
         f"<h2>{heading}</h2>{sentence}"
-        f'<table class="figures"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{below}'
+        '<table class="figures processes">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f"{measure}{below}"
     )
 
 
@@ -55,10 +67,10 @@ def _row(process: Process, is_shown: bool) -> str:
     cells = (
         str(process.pid) + (" (below)" if is_shown else ""),
         "" if process.rank is None else str(process.rank),
-        _size(process.device_bytes),
+        process.device_words,
         _size(process.host_bytes),
         f"{process.offset_s:+.2f} s",
-        f"{summary.steps:,}",
+        f"{summary.own_steps:,}",
         summary.state.name,
         process.command,
     )
@@ -75,7 +87,7 @@ def draw_overview(alignment: Alignment) -> Chart:
         (curves, title)
         for curves, title in (
             (alignment.device_curves, f"devices, {METRICS.get(alignment.metric or '', '')}"),
-            (alignment.host_curves, "host (RSS)"),
+            (alignment.host_curves, "host RSS"),
         )
         if curves
     ]

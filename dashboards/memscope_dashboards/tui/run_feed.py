@@ -45,6 +45,7 @@ class RunFeed:
         self._look_at = 0.0
         self._shown: Path | None = None
         self._moves = 0  # processes to go on by, asked for since the last poll
+        self._is_told = False  # which process to show
         self._is_settled = False
         self._turn = 0
 
@@ -102,21 +103,32 @@ class RunFeed:
         return Feed(path, warmup_steps=self._warmup_steps)
 
     def _choose(self) -> None:
-        """As asked for, else the one that held most once all were read, else the first."""
+        """As asked for, else the holder; of those that hold alike the one that was it first."""
         paths = list(self._feeds)
         if self._shown not in paths:
-            self._shown, self._is_settled = paths[0], False
+            self._shown, self._is_told, self._is_settled = paths[0], False, False
         if moves := self._moves:
             self._moves -= moves
-            self._is_settled = True
+            self._is_told = True
             self._shown = paths[(paths.index(self._shown) + moves) % len(paths)]
-        elif not self._is_settled:
-            self._shown = max(paths, key=self._held)  # the first of equals
-            self._is_settled = not self._unread and self._held(self._shown) > 0
+        elif not self._is_told and (run := self._run()) is not None:
+            shown = next((each for each in run.processes if each.path == str(self._shown)), None)
+            if not self._is_settled or shown is None or not run.is_alike(shown):
+                self._shown = next(path for path in paths if str(path) == run.holder.path)
+            self._is_settled = not self._unread and not self._is_catching_up
 
-    def _held(self, path: Path) -> int:
-        summary = self._summary(path)
-        return (summary.device_bytes if summary is not None else None) or 0
+    @property
+    def _is_catching_up(self) -> bool:
+        return any(snapshot.is_catching_up for snapshot in self._newest.values())
+
+    def _run(self) -> RunSummary | None:
+        """The run as far as it was read; None where no header was."""
+        parts = [
+            (str(path), summary)
+            for path in self._feeds
+            if (summary := self._summary(path)) is not None
+        ]
+        return summarize_run(parts) if parts else None
 
     def _summary(self, path: Path) -> Summary | None:
         snapshot = self._newest.get(path)
@@ -132,13 +144,9 @@ class RunFeed:
         return next(iter(self._unread), paths[self._turn % len(paths)])
 
     def _snapshot(self, snapshot: Snapshot) -> RunSnapshot:
-        parts = [
-            (str(path), summary)
-            for path in self._feeds
-            if (summary := self._summary(path)) is not None
-        ]
-        if not parts:
+        run = self._run()
+        if run is None:
             return RunSnapshot(snapshot)
-        names = [name for name, _ in parts]
+        names = [process.path for process in run.processes]
         shown = names.index(str(self._shown)) if str(self._shown) in names else None
-        return RunSnapshot(snapshot, summarize_run(parts), shown)
+        return RunSnapshot(snapshot, run, shown)

@@ -26,6 +26,8 @@ def record_process(
     rank: int | None = None,
     held: dict[int, int] | None = None,
     steps: int = 0,
+    source: str = "program",
+    host: int | None = None,
 ) -> None:
     """``held``: device → bytes, read at each of ``steps`` and once before them."""
     with monkeypatch.context() as patched:
@@ -35,16 +37,17 @@ def record_process(
         if rank is not None:
             patched.setenv("RANK", str(rank))
         recorder = Recorder(path)
-    recorder.sample("host.rss_bytes", bytes=pid << 20)
+    recorder.sample("host.rss_bytes", bytes=pid << 20 if host is None else host)
     for device in held or {}:
         recorder.fact(f"cuda.{device}", {"name": "H200", "kind": "cuda", "total_bytes": 140 * GIB})
     for step in range(-1, steps):
         if step == 0:
-            recorder.take_steps("program")
+            recorder.take_steps(source)
         for device, size in (held or {}).items():
             recorder.sample("torch.reserved_bytes", bytes=size, device=device)
         if step >= 0:
-            recorder.emit(events.STEP, step, duration_ns=1000)
+            length_ns = 1_000_000_000 if source == "second" else 1000
+            recorder.emit(events.STEP, step, duration_ns=length_ns)
     recorder.close()
 
 
@@ -77,6 +80,32 @@ def test_server_shows_its_child_that_holds_the_memory(
     assert HOSTILE not in text
 
 
+@pytest.mark.parametrize("held", [{0: GIB}, None], ids=["on a device", "on the host"])
+def test_a_launcher_stands_behind_its_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: dict[int, int] | None
+) -> None:
+    launcher = tmp_path / "run.mscope"
+    record_process(launcher, 100, monkeypatch, steps=5, source="second", host=40 * GIB)
+    for rank in range(2):
+        path = tmp_path / f"run.{rank}.mscope"
+        record_process(path, 10 + rank, monkeypatch, rank=rank, held=held, steps=3, host=GIB)
+    text, _ = make_page(tmp_path)
+    assert "10 (below)" in text
+    assert "Below is rank 0 (10)." in text
+    glance = text.partition('id="glance"')[2].partition("</section>")[0]
+    assert "<strong>1.00 GiB</strong><span>peak host RSS" in glance
+    assert "1.00 s" not in glance
+
+
+def test_the_duration_of_steps_that_are_seconds_is_no_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_process(tmp_path / "run.mscope", 100, monkeypatch, steps=5, source="second")
+    text, _ = make_page(tmp_path)
+    assert "peak host RSS" in text
+    assert "1.00 s" not in text.partition('id="glance"')[2].partition("</section>")[0]
+
+
 def test_ranks_stand_on_an_axis_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for rank in range(2):
         path = tmp_path / f"run.{rank}.mscope"
@@ -97,7 +126,12 @@ def test_devices_of_one_process_stand_side_by_side(
     record_process(tmp_path / "run.mscope", 100, monkeypatch, held={0: GIB, 1: 2 * GIB})
     text, traces = make_page(tmp_path)
     assert "One process on several devices" in text
-    assert ">3.00 GiB<" in text
+    assert ">3.00 GiB on 2 GPUs<" in text
+    assert "peak, all GPUs" in text
+    glance = text.partition('id="glance"')[2].partition("</section>")[0]
+    assert "<strong>2.00 GiB</strong>" in glance
+    assert glance.count("cuda:1, the highest of 2 GPUs") == 2, "bytes, and their share"
+    assert "(cuda:1, the highest of 2 GPUs)" in text, "the verdict says so, too"
     assert len({trace["line"]["dash"] for trace in traces[:2]}) == 2
 
 

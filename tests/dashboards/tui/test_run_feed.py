@@ -32,7 +32,7 @@ def begin(folder: Path, pid: int, name: str = "") -> GrowingFile:
     return GrowingFile(path, run_id="a", pid=pid, started_at_ns=pid, command=["serve.py"])
 
 
-def hold(file: GrowingFile, size: int) -> None:
+def hold(file: GrowingFile, size: int, *, device: int = 0) -> None:
     """A batch in which the process holds ``size`` of a card of 80 GiB."""
     gpu = {"name": "H200", "kind": "cuda", "total_bytes": 80 * GIB, "limit_bytes": 80 * GIB}
     readings = {
@@ -46,9 +46,9 @@ def hold(file: GrowingFile, size: int) -> None:
         "nvml.process_bytes": size + 500 * MIB,
     }
     rows: list[dict[str, Any]] = [
-        {"kind": events.FACT, "t_ns": 0, "name": "cuda.0", "data": gpu},
+        {"kind": events.FACT, "t_ns": 0, "name": f"cuda.{device}", "data": gpu},
         *(
-            {"kind": events.SAMPLE, "t_ns": at, "name": name, "bytes": bytes_, "device": 0}
+            {"kind": events.SAMPLE, "t_ns": at, "name": name, "bytes": bytes_, "device": device}
             for at, (name, bytes_) in enumerate(readings.items())
         ),
     ]
@@ -76,6 +76,49 @@ def test_holder_is_shown_where_the_first_process_holds_nothing(server: Path) -> 
     assert [process.pid for process in found.run.processes] == [100, 200, 300]
     assert found.run.holder is not None
     feed.close()
+
+
+def test_launcher_gives_way_to_a_rank_with_steps(tmp_path: Path) -> None:
+    rss = {"kind": events.SAMPLE, "name": "host.rss_bytes"}
+    launcher = begin(tmp_path, 100, "run.mscope")
+    launcher.append([{**rss, "t_ns": 1, "bytes": 40 * GIB}])
+    feed = RunFeed(tmp_path / "run.mscope")
+    assert [shown_pid(feed.poll()) for _ in range(3)] == [100] * 3
+    rank = begin(tmp_path, 200)
+    source = {"kind": events.FACT, "t_ns": 1, "name": "run.step_source", "data": "optimizer"}
+    step = {"kind": events.STEP, "t_ns": 2, "step": 0, "duration_ns": 1}
+    rank.append([source, {**rss, "t_ns": 1, "bytes": GIB}, step])
+    assert [shown_pid(feed.poll()) for _ in range(4)][-1] == 200
+    feed.move(1)
+    assert [shown_pid(feed.poll()) for _ in range(4)] == [100] * 4, "as told"
+    feed.close()
+
+
+def test_a_process_that_grows_far_beyond_the_shown_one_takes_its_place(tmp_path: Path) -> None:
+    first, second = begin(tmp_path, 200, "run.mscope"), begin(tmp_path, 300)
+    hold(first, 20 * GIB)
+    hold(second, 18 * GIB)
+    feed = RunFeed(tmp_path / "run.mscope")
+    assert [shown_pid(feed.poll()) for _ in range(5)][-1] == 200
+    hold(second, 21 * GIB)
+    assert {shown_pid(feed.poll()) for _ in range(5)} == {200}, "alike: the view stays"
+    hold(second, 40 * GIB)
+    assert [shown_pid(feed.poll()) for _ in range(5)][-1] == 300
+    feed.close()
+
+
+async def test_sums_over_devices_and_figures_of_one_say_which_they_are(tmp_path: Path) -> None:
+    file = begin(tmp_path, 200, "run.mscope")
+    hold(file, GIB)
+    hold(file, 2 * GIB, device=1)
+    async with live(tmp_path / "run.mscope", (120, 45)) as pilot:
+        await until(pilot, lambda: "reserved now, all GPUs" in screen_text(pilot))
+        rows = [row.split() for row in screen_text(pilot).splitlines()]
+        assert any(" ".join(row).endswith("reserved now, all GPUs 3.00 GiB") for row in rows)
+        assert any("limit, cuda:1" in " ".join(row) for row in rows)
+        assert any("memory.peak_ratio < 1 2.5% (cuda:1)" in " ".join(row) for row in rows)
+        await pilot.press("v")
+        await until(pilot, lambda: "(cuda:1, the highest of 2" in screen_text(pilot))
 
 
 def test_moving_goes_round_and_stays(server: Path) -> None:

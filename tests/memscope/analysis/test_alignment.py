@@ -95,7 +95,7 @@ def test_peaks_of_devices_add_up_and_ranks_that_hold_alike_are_not_singled_out()
     run, _ = run_of(rank(0, 0, *two), rank(1, 0, *held((1, 2 * GIB + MIB))))
     assert run.processes[0].device_bytes == 2 * GIB
     assert run.sentence is not None
-    assert run.sentence.startswith("2 processes hold the memory alike: 2.00 GiB to 2.00 GiB each")
+    assert run.sentence.startswith("2 processes hold the memory alike: 2.00 GiB each")
 
 
 def test_clock_that_runs_backwards_places_no_reading_twice() -> None:

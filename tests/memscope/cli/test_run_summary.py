@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -57,10 +58,10 @@ def test_a_reason_that_all_processes_share_is_said_once(memscope: Run, server: P
     out = memscope("summary", server).out
     assert out.count("no weight upload is recorded") == 1
     assert out.index("not applicable, in all processes") > out.rindex("recording  ")
-    first, second = out.split("recording  ")[1:]
-    second = second.partition("in all processes")[0]
-    assert "no device is recorded" in first, "the parent's own reason stays with it"
-    assert "no device is recorded" not in second
+    child, parent = out.partition("in all processes")[0].split("recording  ")[1:]
+    no_device = re.compile("no (device|GPU) is recorded")
+    assert no_device.search(parent), "the parent's own reason stays with it"
+    assert not no_device.search(child)
     alone = memscope("summary", server.with_name("run.300.mscope")).out
     assert "in all processes" not in alone
     assert "no weight upload is recorded" in alone
@@ -78,9 +79,37 @@ def test_json_has_every_process(memscope: Run, server: Path) -> None:
     data = json.loads(memscope("summary", server, "--json").out)
     assert data["holder"] == 200
     assert [process["pid"] for process in data["processes"]] == [100, 200]
+    assert data["processes"][1]["device_peaks"] == {"cuda:0": GIB}
     child = data["processes"][1]["summary"]
     assert child["figures"]["memory.peak_bytes"]["value"] == GIB
     assert data["figures"]["memory.peak_bytes"]["value"] is None
+
+
+def test_the_holder_is_shown_first(memscope: Run, server: Path) -> None:
+    out = memscope("summary", server).out
+    shown = [line.split()[1] for line in out.splitlines() if line.startswith("recording ")]
+    assert [Path(name).name for name in shown] == ["run.200.mscope", "run.mscope"]
+    table = out.partition("recording  ")[0]
+    assert table.index("  100 ") < table.index("  200 "), "the table is in the order of time"
+
+
+def test_two_figures_of_several_devices_say_what_they_are(memscope: Run, server: Path) -> None:
+    recorder = begin(server.with_name("run.250.mscope"), "a", 250)
+    for device, size in enumerate((GIB, 2 * GIB)):
+        recorder.fact(f"cuda.{device}", {"kind": "cuda", "total_bytes": 140 * GIB})
+        recorder.sample("torch.reserved_bytes", bytes=size, device=device)
+    recorder.close()
+    out = memscope("summary", server).out
+    assert "3.00 GiB on 2 GPUs" in out
+    assert "memory.peak_bytes  2.00 GiB (cuda:1, the highest of 2 GPUs)" in out
+    assert "Peak, all GPUs: " in out
+    data = json.loads(memscope("summary", server, "--json").out)
+    held = data["processes"][2]
+    assert held["device_bytes"] == sum(held["device_peaks"].values()) == 3 * GIB
+    figure = held["summary"]["figures"]["memory.peak_bytes"]
+    assert figure["value"] == held["device_peaks"]["cuda:1"]
+    assert figure["of"] == "cuda:1, the highest of 2 GPUs"
+    assert "of" not in data["processes"][1]["summary"]["figures"]["memory.peak_bytes"]
 
 
 def test_child_named_alone_is_shown_alone(memscope: Run, server: Path) -> None:

@@ -185,6 +185,8 @@ def test_torchrun_gives_each_rank_a_file_of_one_run(tmp_path: Path) -> None:
             ranks[recording.header.rank] = path.name
     assert set(ranks) == {None, 0, 1}
     assert ranks[None] == "run.mscope"
+    opened = next(line for line in shown.splitlines() if line.startswith("recording "))
+    assert opened.split()[1] in (ranks[0], ranks[1]), "the launcher is not what one looks for"
 
 
 def test_the_tracker_of_multiprocessing_is_nobodys_rank(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from memscope.analysis.run_summary import Process, RunSummary
 from memscope.text import clean
-from memscope.units import format_bytes
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, length, spread
 from memscope_dashboards.tui.run_feed import RunSnapshot
@@ -49,8 +48,7 @@ def process_line(run: RunSummary, shown: int, width: int) -> Line:
 def process_cell(process: Process, is_shown: bool) -> Line:
     """Its number, its rank, and the most that it held on devices."""
     name = f"{process.pid}" if process.rank is None else f"{process.pid}·r{process.rank}"
-    size = process.device_bytes
-    held = "no GPU" if size is None else format_bytes(size)
+    held = "no GPU" if process.device_bytes is None else process.device_words
     if is_shown:
         return (("▶", "title"), (f"{name} {held}", "strong"), ("  ", ""))
     return ((" ", ""), (name, "text"), (f" {held}  ", "dim"))
