@@ -7,6 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from memscope.analysis.absent import absent_of_device
 from memscope.analysis.versions import find_versions
 from memscope.cli.layers import layer_lines
 from memscope.cli.ledger import ledger_lines
@@ -65,7 +66,8 @@ def summary_lines(
     summary: Summary, path: str, at: str = "end", shared: Collection[Figure] = ()
 ) -> list[str]:
     """The summary as a person reads it; ``shared``: figures without a value to leave out."""
-    own = [figure for figure in summary.figures.values() if figure not in shared]
+    said = {*shared, *absent_of_device(summary)}
+    own = [figure for figure in summary.figures.values() if figure not in said]
     note = PARTIAL if summary.state.is_partial else ""
     blocks = [
         _head(summary, path, at),
@@ -121,12 +123,17 @@ def _value(figure: Figure) -> str:
 
 
 def _shared(summaries: Sequence[Summary]) -> list[Figure]:
-    """Figures that lack a value in each of several processes, for one reason."""
+    """Figures that lack a value in each of several processes, for one reason; those left out that
+    each of them counts as of a device that it has not."""
     first, *others = (summary.figures for summary in summaries)
+    said = set.intersection(*(set(absent_of_device(summary)) for summary in summaries))
     return [
         figure
         for name, figure in first.items()
-        if others and figure.value is None and all(each.get(name) == figure for each in others)
+        if others
+        and figure.value is None
+        and all(each.get(name) == figure for each in others)
+        and figure not in said
     ]
 
 
@@ -160,7 +167,9 @@ def _model(summary: Summary) -> str:
 def _device(summary: Summary) -> str:
     device = summary.device
     if device is None:
-        return ""
+        count = len(absent_of_device(summary))
+        what = f"{count} figures of device memory are absent (--json lists them)"
+        return f"no GPU is recorded; {what}" if count else ""
     sizes = [f"{format_bytes(device.total_bytes)} in all"] if device.total_bytes else []
     if device.limit_bytes and device.limit_bytes != device.total_bytes:
         sizes.append(f"limited to {format_bytes(device.limit_bytes)}")

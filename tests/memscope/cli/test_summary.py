@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from memscope import events
-from tests.memscope.analysis.build import event, fact
+from memscope.header import new_header
+from tests.memscope.analysis.build import Event, event, fact
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import damage_batch, write_recording
@@ -133,3 +134,55 @@ def test_deep_facts_do_no_harm(memscope: Run, tmp_path: Path) -> None:
     path = write_recording(tmp_path / "deep.mscope", [fact("deep", deep), fact("device.0", deep)])
     assert memscope("summary", path).code == 0
     assert memscope("summary", path, "--json").code == 0
+
+
+def program_on_the_host(path: Path, *more: Event) -> Path:
+    """Steps, and the memory of the process, as a program without a GPU leaves them."""
+    steps = [event(events.STEP, 1000 * number, step=number) for number in range(1, 5)]
+    rss = event(events.SAMPLE, 10, name="host.rss_bytes", bytes=300 << 20)
+    return write_recording(path, [fact("run.kind", "program"), rss, *steps, *more])
+
+
+def test_of_a_program_without_a_gpu_what_is_known_stands_out(memscope: Run, tmp_path: Path) -> None:
+    found = memscope("summary", program_on_the_host(tmp_path / "run.mscope"))
+    figures = json.loads(memscope("summary", tmp_path / "run.mscope", "--json").out)["figures"]
+    absent = {name for name, figure in figures.items() if figure["value"] is None}
+    grouped = absent - {"oom.request_rate"}
+    line = f"device     no GPU is recorded; {len(grouped)} figures of device memory are absent"
+    assert f"{line} (--json lists them)\n" in found.out
+    for name in figures:
+        assert (name in found.out) is (name not in grouped), name
+    assert all(figures[name]["reason"] for name in grouped), "in --json each has its own"
+
+
+def test_reasons_of_other_figures_stay(memscope: Run, tmp_path: Path) -> None:
+    path = write_recording(tmp_path / "run.mscope", [event(events.MARK, 1, name="up")])
+    out = memscope("summary", path).out
+    assert "  host.peak_bytes\n    host.rss_bytes is not sampled\n" in out
+    assert "  oom.engine_count\n    nothing in this program records out-of-memory errors\n" in out
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        fact("cuda.0", {"name": "H200", "kind": "cuda", "total_bytes": 80 << 30}),
+        event(events.DEVICE_MALLOC, 5, step=2, bytes=1 << 20, name="mine"),
+        event(events.UPLOAD, 5, step=2, layer=0, bytes=1 << 20),
+    ],
+)
+def test_where_anything_is_known_of_a_device_each_has_its_reason(
+    memscope: Run, tmp_path: Path, seen: Event
+) -> None:
+    out = memscope("summary", program_on_the_host(tmp_path / "run.mscope", seen)).out
+    assert "no GPU is recorded" not in out
+    assert "torch's allocator counters are not sampled" in out
+
+
+def test_processes_without_a_gpu_list_nothing_twice(memscope: Run, tmp_path: Path) -> None:
+    for pid, name in ((100, "run.mscope"), (200, "run.200.mscope")):
+        header = new_header() | {"run_id": "a", "pid": pid}
+        write_recording(tmp_path / name, [event(events.MARK, 1, name="up")], header=header)
+    out = memscope("summary", tmp_path / "run.mscope").out
+    assert out.count("no GPU is recorded; ") == 2
+    assert "memory.peak_bytes" not in out
+    assert out.count("host.rss_bytes is not sampled") == 1
