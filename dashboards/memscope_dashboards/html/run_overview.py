@@ -74,7 +74,9 @@ def _row(process: Process, is_shown: bool) -> str:
         summary.state.name,
         process.command,
     )
-    return f"<tr>{''.join(f'<td>{escape(cell, limit=120)}</td>' for cell in cells)}</tr>"
+    named = zip(HEADINGS, cells, strict=True)
+    marked = (f'<td data-name="{name}">{escape(cell, limit=120)}</td>' for name, cell in named)
+    return f"<tr>{''.join(marked)}</tr>"
 
 
 def _size(size: int | None) -> str:

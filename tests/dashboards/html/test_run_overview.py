@@ -128,6 +128,7 @@ def test_devices_of_one_process_stand_side_by_side(
     assert "One process on several devices" in text
     assert ">3.00 GiB on 2 GPUs<" in text
     assert "peak, all GPUs" in text
+    assert 'data-name="peak, all GPUs">3.00 GiB' in text, "a narrow page has no row of headings"
     glance = text.partition('id="glance"')[2].partition("</section>")[0]
     assert "<strong>2.00 GiB</strong>" in glance
     assert glance.count("cuda:1, the highest of 2 GPUs") == 2, "bytes, and their share"
