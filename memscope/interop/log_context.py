@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 
 from memscope.interop.sizes import SIZE, Size, parse_difference, parse_size
+from memscope.interop.word_pattern import WordPattern, has_word
 
 # Options that decide about memory, as vLLM and SGLang name them; a log writes them in many ways.
 OPTIONS = (
@@ -24,27 +25,41 @@ OPTIONS = (
 )
 MAX_SETTING = 200
 
-_OPTION = re.compile(
+_OPTION = WordPattern(
     rf"(?:--)?\b({'|'.join(OPTIONS).replace('_', '[-_]')})(?![\w-])['\"]?(?:[ =:]{{1,3}}|[ ]?\()"
-    r"['\"]?(-?[\w.]{1,24})"
+    r"['\"]?(-?[\w.]{1,24})",
+    *(max(name.split("_"), key=len) for name in OPTIONS),
 )
-_FLAG = re.compile(r"--(enforce-eager|disable-cuda-graph)(?![\w-])")
+_FLAG = WordPattern(
+    r"--(enforce-eager|disable-cuda-graph)(?![\w-])", "--enforce-eager", "--disable-cuda-graph"
+)
 _SERVERS = (
-    ("sglang", re.compile(r"sglang|mem[-_]fraction[-_]static")),
-    ("vllm", re.compile(r"\bvllm\b|gpu[-_]memory[-_]utilization|EngineCore|VllmWorker")),
+    ("sglang", WordPattern(r"sglang|mem[-_]fraction[-_]static", "sglang", "static")),
+    (
+        "vllm",
+        WordPattern(
+            r"\bvllm\b|gpu[-_]memory[-_]utilization|EngineCore|VllmWorker",
+            *("vllm", "utilization", "EngineCore", "VllmWorker"),
+        ),
+    ),
 )
-_TORCH = re.compile(
-    r"(?:\btorch(?:==|[ :]{1,2}v?|-)|PyTorch version: )(\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)"
+_TORCH = WordPattern(
+    r"(?:\btorch(?:==|[ :]{1,2}v?|-)|PyTorch version: )(\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)",
+    *("torch==", "torch ", "torch:", "torch-", "PyTorch version"),
 )
-_SETTING = re.compile(
+_SETTING = WordPattern(
     r"(PYTORCH_(?:[A-Z]{2,8}_)?ALLOC_CONF)['\"]?\s{0,2}[=:]\s{0,2}['\"]?"
-    r"((?:[a-z_]{3,40}:[\w.\[\]]{1,40},?){1,8})"
+    r"((?:[a-z_]{3,40}:[\w.\[\]]{1,40},?){1,8})",
+    "ALLOC_CONF",
 )
-_XLA_SETTING = re.compile(
+_XLA_SETTING = WordPattern(
     r"\b(XLA_(?:PYTHON_)?CLIENT_(?:MEM_FRACTION|PREALLOCATE|ALLOCATOR))['\"]?\]?\s{0,2}[=:,]\s{0,2}"
-    r"['\"]?([\w.]{1,16})"
+    r"['\"]?([\w.]{1,16})",
+    "XLA_",
 )
-_XLA = re.compile(r"(?:Xla|Jax)RuntimeError|torch_xla[/.]")
+_XLA = WordPattern(
+    r"(?:Xla|Jax)RuntimeError|torch_xla[/.]", "XlaRuntime", "JaxRuntime", "torch_xla"
+)
 _ACCOUNTS = {
     "total": (
         r"(?:total_gpu_memory\(|Freememoryondevice(?:\w{2,8}:\d{1,4})?\([\d.]{1,12}(?:GiB)?/)"
@@ -70,17 +85,33 @@ _ACCOUNTS = {
     "summary_active": rf"Activememory\|({SIZE})",
 }
 _ACCOUNT_PATTERNS = {name: re.compile(pattern) for name, pattern in _ACCOUNTS.items()}
-_ACCOUNT_WORDS = re.compile(
+_ACCOUNT_WORDS = WordPattern(
     r"total_gpu_memory|Free memory on device|[Ll]oading (?:took|model)|weights take"
     r"|KV cache memory:|graph|Load weight|(?:Allocated|Active) memory"
-    r"|memory: usage|^Limit: |^InUse: |memory_limit_|XLA backend"
+    r"|memory: usage|^Limit: |^InUse: |memory_limit_|XLA backend",
+    *("total_gpu_memory", "Free memory on", "oading took", "oading model", "weights take"),
+    *("KV cache memory:", "graph", "Load weight", "Allocated memory", "Active memory"),
+    *("memory: usage", "Limit: ", "InUse: ", "memory_limit_", "XLA backend"),
 )
 # Where a server is while it reads weights: its own line, or the frames of a traceback.
-_LOADING = re.compile(
+_LOADING = WordPattern(
     r"Starting to load model|Load weight begin"
-    r"|, in (?:\w{0,40}create_weights|load_model|load_weights|initialize_model)\b"
+    r"|, in (?:\w{0,40}create_weights|load_model|load_weights|initialize_model)\b",
+    *("Starting to load", "Load weight begin", ", in "),
 )
-_LOADED = re.compile(r"[Mm]odel loading took|[Ll]oading model weights took|Load weight end")
+_LOADED = WordPattern(
+    r"[Mm]odel loading took|[Ll]oading model weights took|Load weight end",
+    *("odel loading took", "oading model weights took", "Load weight end"),
+)
+# A line with none of these teaches nothing.
+_TEACHING = tuple(
+    word
+    for pattern in (
+        *(_OPTION, _FLAG, _XLA_SETTING, _XLA, _TORCH, _SETTING, _LOADED, _LOADING, _ACCOUNT_WORDS),
+        *(pattern for _, pattern in _SERVERS),
+    )
+    for word in pattern.words
+)
 SERVER_WORDS = ("sglang", "vllm", "EngineCore")
 # Lines that may teach something hold one of these.
 WORDS = (
@@ -207,12 +238,14 @@ class LogContext:
 
     def add(self, line: str, squeezed: str) -> None:
         """Learn from one line, given with and without its white space."""
+        if not has_word(line, _TEACHING):
+            return
         self.add_server(line)
-        for match in _OPTION.finditer(line):
+        for match in _OPTION.matches(line):
             self.options[match[1].replace("-", "_")] = match[2]
-        for match in _FLAG.finditer(line):
+        for match in _FLAG.matches(line):
             self.options[match[1].replace("-", "_")] = "True"
-        for match in _XLA_SETTING.finditer(line):
+        for match in _XLA_SETTING.matches(line):
             self.options[match[1]] = match[2]
         if found := _XLA.search(line):
             self.xla = "torch_xla" if found[0][0] == "t" else self.xla or "jax"

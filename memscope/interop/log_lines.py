@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _ESCAPES = re.compile(r"(?:\x1b|#033)\[[0-9;?]{0,32}[ -/]{0,4}[@-~]|\x1b\][^\x07\x1b]{0,256}\x07")
 _UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\ufeff\ufffd]+|\\[nrt]")
@@ -40,6 +41,7 @@ def prefix_of(line: str) -> str:
     return _split(line)[1]
 
 
+@lru_cache(maxsize=4)  # whoever looks at a line asks several times
 def _split(line: str) -> tuple[str, str, str]:
     line = without_escapes(line)
     source, start = "", 0
@@ -70,5 +72,7 @@ def squeeze(text: str) -> str:
 
 def plain(text: str, limit: int = 300) -> str:
     """``text`` as it may be shown anywhere: on one line, without escapes and control characters."""
-    shown = "".join(c if c.isprintable() else " " for c in _ESCAPES.sub("", text))
+    shown = without_escapes(text)
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else " " for c in shown)
     return " ".join(shown.split())[:limit]

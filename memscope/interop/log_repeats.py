@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from memscope.interop.log_writer import Writer
 
@@ -29,18 +29,19 @@ class LogRepeats:
         named = self._named.setdefault(key, set())
         is_known = writer in named
         if not is_known:
-            is_known = self._claim(key, writer)
+            names = writer.coarser()
+            is_known = self._claim(key, names[1:])
             before = len(named)
-            named.update(writer.coarser())
+            named.update(names)
             self._writers += len(named) - before
             if not is_known:
                 self._unclaimed.setdefault(key, set()).add(writer)
         return is_known
 
-    def _claim(self, key: int, writer: Writer) -> bool:
+    def _claim(self, key: int, names: Sequence[Writer]) -> bool:
         """Whether the message stands there already under a coarser name, once for each."""
         unclaimed = self._unclaimed.get(key, set())
-        for coarser in writer.coarser()[1:]:
+        for coarser in names:
             if coarser in unclaimed:
                 unclaimed.discard(coarser)
                 return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from memscope.interop import (
@@ -19,7 +19,17 @@ Message: TypeAlias = OomMessage | Refusal
 
 # By kind, those whose text says more than that memory ran out.
 _SOURCES = (oom_formats, xla_messages, server_refusals, host_messages, runtime_messages)
-STRONG = {kind: texts for source in _SOURCES for kind, texts in source.NEEDLES.items()}
+Needles: TypeAlias = Sequence[tuple[str, str]]  # what is looked for, and the kind that has it
+
+
+def _needles(*kinds: dict[str, tuple[str, ...]]) -> Needles:
+    return tuple(
+        (needle, kind) for each in kinds for kind, texts in each.items() for needle in texts
+    )
+
+
+STRONG = _needles(*(source.NEEDLES for source in _SOURCES))
+VAGUE = _needles(oom_formats.VAGUE_NEEDLES)
 WORDS = tuple(word for source in _SOURCES for word in source.WORDS)
 
 _STARTS: dict[str, Callable[[str, str, int], int | None]] = {
@@ -40,25 +50,14 @@ def parse(kind: str, text: str) -> Message | None:
     return oom_formats.parse_message(kind, text)
 
 
-def earliest(needles: dict[str, tuple[str, ...]], text: str) -> tuple[str, int] | None:
-    """Kind and place of the first message that begins in ``text``."""
-    nearest: tuple[str, int] | None = None
-    for kind, texts in needles.items():
-        for needle in texts:
-            begin = next(_begins(kind, needle, text), None)
-            if begin is not None and (nearest is None or begin < nearest[1]):
-                nearest = kind, begin
-    return nearest
-
-
-def all_starts(needles: dict[str, tuple[str, ...]], text: str) -> list[tuple[int, str]]:
+def all_starts(needles: Needles, text: str) -> list[tuple[int, str]]:
     """Place and kind of each message that begins in ``text``, in order; one a place.
 
     ``text`` is searched once for each needle, however many messages are in it.
     """
     found: dict[int, str] = {}
-    for kind, texts in needles.items():
-        for needle in texts:
+    for needle, kind in needles:
+        if needle in text:
             for begin in _begins(kind, needle, text):
                 found.setdefault(begin, kind)
     return sorted(found.items())

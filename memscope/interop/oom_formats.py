@@ -137,7 +137,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 _DEVICE = re.compile(r"[A-Za-z](\d{1,4})(?:;|hasatotal)")
-_ANY_SIZE = re.compile(SIZE)
+_ANY_SIZE = re.compile(SIZE.replace("-?", "", 1))  # a first character of one sort is found fast
 # What a figure is, by the words right behind it or, where those do not tell, right before it.
 _AFTER = (
     ("totalcapacity", "total"),
@@ -170,6 +170,9 @@ _NAMES = (
     "limit",
     "process",
 )
+_NAMES_AFTER = dict(_AFTER)
+_WORDS_AFTER = re.compile("|".join(_NAMES_AFTER))
+_WORDS_BEFORE = tuple(words for words, _ in _BEFORE)
 _OTHER_PROCESS = _pattern(r"Process\d{1,10}hasSIZEmemory")
 _VARIABLE = re.compile(r"PYTORCH_(?:[A-Z]{2,8}_)?ALLOC_CONF")
 _HINT = re.compile(r"trysetting(?:PYTORCH_\w{2,20}=)?(max_split_size_mb|expandable_segments)")
@@ -257,11 +260,20 @@ def _name_sizes(text: str) -> dict[str, Size | None]:
     found: dict[str, Size | None] = dict.fromkeys(_NAMES)
     for match in _ANY_SIZE.finditer(text):
         start, end = match.span()
-        name = next((name for words, name in _AFTER if text.startswith(words, end)), "")
-        name = name or next((name for words, name in _BEFORE if text.endswith(words, 0, start)), "")
+        start -= text.startswith("-", start - 1) and start > 0
+        name = _name_of(text, start, end)
         if name and found[name] is None:
-            found[name] = parse_size(match[0])
+            found[name] = parse_size(text[start:end])
     return found
+
+
+def _name_of(text: str, start: int, end: int) -> str:
+    """What the figure between ``start`` and ``end`` is, "" where its words do not tell."""
+    if after := _WORDS_AFTER.match(text, end):
+        return _NAMES_AFTER[after[0]]
+    if not text.endswith(_WORDS_BEFORE, 0, start):
+        return ""
+    return next(name for words, name in _BEFORE if text.endswith(words, 0, start))
 
 
 def _parse_async(text: str) -> OomMessage:

@@ -7,6 +7,7 @@ other ranks: each writer's lines are gathered by themselves and compared without
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
@@ -18,7 +19,7 @@ from memscope.interop.log_pods import SternPods
 from memscope.interop.log_repeats import LogRepeats
 from memscope.interop.log_search import Line, LogSearch
 from memscope.interop.log_writer import Writer, find_writer
-from memscope.interop.message_kinds import STRONG, Message, all_starts, earliest
+from memscope.interop.message_kinds import STRONG, VAGUE, Message, all_starts
 from memscope.interop.oom_formats import OomMessage
 from memscope.interop.server_refusals import Refusal
 
@@ -101,6 +102,14 @@ class _Open:
     said: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """Messages that begin in ``text``: place and kind of each, one or more."""
+
+    text: str
+    starts: list[tuple[int, str]]
+
+
 def read_log(stream: BinaryIO) -> LogReading:
     """What the log in ``stream`` says about memory."""
     reader = _Reader()
@@ -118,6 +127,7 @@ class _Reader:
     def __init__(self) -> None:
         self.pods = SternPods()
         self._reading = LogReading()
+        self._found: deque[Found] = deque(maxlen=MAX_KEPT)
         self._open: dict[str, _Open] = {}
         self._deadline = 0
         self._halves: dict[str, tuple[str, int]] = {}
@@ -148,14 +158,13 @@ class _Reader:
             self._note_root_cause(squeezed)
         if self._open and line.number > self._deadline:
             self._close_old(line.number)
-        start = self._find_start(source, squeezed, line)
-        if start is None:
+        begun = self._find_start(source, squeezed, line)
+        if begun is None:
             self._extend(source, squeezed)
         else:
-            kind, begin, joined = start
-            self._extend(source, joined[:begin])
+            self._extend(source, begun.text[: begun.starts[0][0]])
             self._close(source)
-            self._begin(source, kind, joined[begin:], line)
+            self._begin(source, begun, line)
 
     def _note_root_cause(self, squeezed: str) -> None:
         if "(firstobservedfailure)" in squeezed:
@@ -168,32 +177,30 @@ class _Reader:
         """All that was found in ``lines`` lines, and their ``end``."""
         for source in list(self._open):
             self._close(source)
-        self._reading.found.sort(key=lambda found: found.line)
+        self._reading.found = sorted(self._found, key=lambda found: found.line)
         self._reading.lines = lines
         self._reading.last_error, self._reading.last_line = end.error, end.line
         return self._reading
 
-    def _find_start(self, source: str, squeezed: str, line: Line) -> tuple[str, int, str] | None:
-        """Kind, place and text of a message that begins here, or on the line before."""
+    def _find_start(self, source: str, squeezed: str, line: Line) -> _Begun | None:
+        """The messages that begin here, or on the line before."""
         half = self._take_half(source, line.number)
         is_suspicious = line.has_word and _SUSPICIOUS.search(line.text) is not None
         if not is_suspicious and not half:
             return None
-        start = earliest(STRONG, squeezed)
-        begun = self._open.get(source)
-        if begun is not None and begun.kind in oom_formats.VAGUE_NEEDLES:
+        starts = all_starts(STRONG, squeezed)
+        open_ = self._open.get(source)
+        if open_ is not None and open_.kind in oom_formats.VAGUE_NEEDLES:
             return None  # it goes on here, and may say more
-        if begun is not None or (start is not None and start[1] > _BACKEND_CHARACTERS):
-            return None if start is None else (*start, squeezed)
+        if open_ is not None or (starts and starts[0][0] > _BACKEND_CHARACTERS):
+            return _Begun(squeezed, starts) if starts else None
         tail = half or _tail(source, line.before)
-        earlier = earliest(STRONG, tail + squeezed) if tail else None
-        if earlier is not None and earlier[1] < len(tail):
-            return (*earlier, tail + squeezed)
-        if start is not None:
-            return (*start, squeezed)
-        start = earliest(oom_formats.VAGUE_NEEDLES, squeezed)
-        if start is not None:
-            return (*start, squeezed)
+        earlier = all_starts(STRONG, tail + squeezed) if tail else []
+        if earlier and earlier[0][0] < len(tail):
+            return _Begun(tail + squeezed, earlier)
+        starts = starts or all_starts(VAGUE, squeezed)[:1]
+        if starts:
+            return _Begun(squeezed, starts)
         if is_suspicious and len(self._halves) < MAX_OPEN:
             rest = squeezed[-_TAIL_CHARACTERS:]
             self._halves[source] = rest, line.number + _LINES_TO_OTHER_HALF
@@ -208,14 +215,14 @@ class _Reader:
             del self._halves[old]
         return half
 
-    def _begin(self, source: str, kind: str, text: str, line: Line) -> None:
+    def _begin(self, source: str, begun: _Begun, line: Line) -> None:
         """Open a message; where its line holds others as well, all but the last one are whole."""
         number, writer = line.number, find_writer(prefix_of(line.text))
         while len(self._open) >= MAX_OPEN:
             self._close(next(iter(self._open)))
         if self._context != self._reading.context:
             self._context = self._reading.context.copy()
-        starts = [(0, kind), *(each for each in all_starts(STRONG, text) if each[0] > 0)]
+        text, starts = begun.text, begun.starts
         ends = [*(begin for begin, _ in starts[1:]), len(text)]
         for (begin, each), end in zip(starts, ends, strict=True):
             self._close(source)
@@ -231,13 +238,13 @@ class _Reader:
         message = self._open.get(source)
         if message is not None:
             message.text += text
+            if message.kind in oom_formats.VAGUE_NEEDLES:
+                self._sharpen(message, source)
             self._settle(source, message.last_line)
 
     def _settle(self, source: str, number: int) -> None:
         """Close a message that is long enough; wait for less where its end has been seen."""
         message = self._open[source]
-        if message.kind in oom_formats.VAGUE_NEEDLES:
-            self._sharpen(message, source)
         if len(message.text) > MAX_MESSAGE_CHARACTERS or "Traceback(" in message.text:
             self._close(source)
         elif message.kind == "torch" and oom_formats.END.search(message.text):
@@ -246,9 +253,9 @@ class _Reader:
 
     def _sharpen(self, message: _Open, source: str) -> None:
         """What began vaguely may go on as a message that says more."""
-        start = earliest(STRONG, message.text)
-        if start is not None:
-            message.kind, message.text = start[0], message.text[start[1] :]
+        starts = all_starts(STRONG, message.text)
+        if starts:
+            message.kind, message.text = starts[0][1], message.text[starts[0][0] :]
             message.last_line = message.line + _most_lines(message.kind, source)
 
     def _close_old(self, number: int) -> None:
@@ -281,9 +288,7 @@ class _Reader:
         if self._repeats.is_repeat(found.message, found.writer):
             return
         reading.count += 1
-        reading.found.append(found)
-        if len(reading.found) > MAX_KEPT:
-            del reading.found[0]
+        self._found.append(found)
 
 
 def _quote(line: str) -> str:

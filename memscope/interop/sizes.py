@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 UNIT_BYTES = {"bytes": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", 1):
@@ -36,6 +37,7 @@ def parse_size(text: str) -> Size | None:
     return None if size is None or size.bytes < 0 else size
 
 
+@lru_cache(maxsize=4096)  # the ranks of a job print the same ones
 def parse_difference(text: str) -> Size | None:
     """The same of what may be less than nothing: what is left of a share, say."""
     match = _SIZE.fullmatch(text)
