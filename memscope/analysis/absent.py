@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from memscope.analysis.figure import Figure
-from memscope.analysis.figures import find_definition
-from memscope.analysis.summary import Summary
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memscope.analysis.figure import Figure
+    from memscope.analysis.summary import Summary
 
 OF_NO_DEVICE = ("host.peak_bytes", "step.duration_ms", "oom.engine_count", "oom.request_rate")
 
 
 def absent_of_device(summary: Summary) -> tuple[Figure, ...]:
     """The figures of device memory where no device is recorded and not one of them has a value."""
+    from memscope.analysis.figures import find_definition  # slow to import
+
     found = tuple(
         figure
         for name, figure in summary.figures.items()
