@@ -12,7 +12,13 @@ from memscope.analysis.oom_advice import advise
 from memscope.analysis.oom_balance import Balance, decide
 from memscope.analysis.oom_card import card_shares
 from memscope.analysis.oom_host import explain_host
-from memscope.analysis.oom_incident import Victim, failure_starts, saw_first, victims_of
+from memscope.analysis.oom_incident import (
+    Victim,
+    failure_starts,
+    has_comparable_times,
+    saw_first,
+    victims_of,
+)
 from memscope.analysis.oom_others import help_others
 from memscope.analysis.oom_runtimes import explain_runtime
 from memscope.analysis.oom_server_advice import server_help, server_no_help
@@ -219,6 +225,9 @@ def _why_first(reading: LogReading, victims: list[Victim]) -> str:
     first, *others = victims
     if saw_first(reading, first):
         return "the first that torchrun saw fail"
+    if has_comparable_times(victims):
+        is_first = all(first.t_ns <= other.t_ns for other in others)
+        return "the first by the log's times" + ("" if is_first else " that gives figures")
     if any(other.line < first.line for other in others):
         return "the first in the log that gives figures"
     return "the first in the log" if reading.is_whole else "the first of those"

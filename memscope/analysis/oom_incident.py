@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from memscope.interop.log_time import Stamp, are_comparable
 from memscope.interop.log_writer import Writer
 from memscope.interop.oom_formats import OomMessage
 from memscope.interop.oom_message import Found, LogReading
@@ -24,12 +25,18 @@ class Victim:
     """A process, or a device of a process, that ran out.
 
     ``found``: its message that says most. ``line``: where its first one begins. ``device``: as any
-    of them names it.
+    of them names it. ``stamp``: when its first one was written, where that line says so.
     """
 
     found: Found
     line: int
     device: int | None = None
+    stamp: Stamp | None = None
+
+    @property
+    def t_ns(self) -> int:
+        """When that was, to be compared with others of one form; 0 where it does not say."""
+        return self.stamp.t_ns if self.stamp else 0
 
     @property
     def name(self) -> str:
@@ -42,7 +49,7 @@ def victims_of(reading: LogReading) -> list[Victim]:
     """Those of the last failure: the one to explain first, then in order of their lines.
 
     To explain is, of those whose message says most, one that torchrun saw fail first, else the
-    first one in the log.
+    first one by the times of their lines; where these cannot be compared, the first in the log.
     """
     if not reading.found:
         retry = reading.last_retry
@@ -51,11 +58,19 @@ def victims_of(reading: LogReading) -> list[Victim]:
         (_victim(messages) for messages in _by_process(_incident(reading))),
         key=lambda victim: victim.line,
     )
-    first = min(
-        victims,
-        key=lambda victim: (-weight(victim.found), not saw_first(reading, victim), victim.line),
-    )
+    has_times = has_comparable_times(victims)
+
+    def order(victim: Victim) -> tuple[int, bool, int, int]:
+        t_ns = victim.t_ns if has_times else 0
+        return -weight(victim.found), not saw_first(reading, victim), t_ns, victim.line
+
+    first = min(victims, key=order)
     return [first, *(victim for victim in victims if victim is not first)]
+
+
+def has_comparable_times(victims: Sequence[Victim]) -> bool:
+    """Whether the lines of all say when they were written, in one form."""
+    return are_comparable(victim.stamp for victim in victims)
 
 
 def saw_first(reading: LogReading, victim: Victim) -> bool:
@@ -118,11 +133,9 @@ def _victim(messages: Sequence[Found]) -> Victim:
     """Its message that says most; the last of equals, as earlier ones may have been caught."""
     most = max(messages, key=lambda found: (weight(found), found.line))
     devices = (found.message.device for found in (most, *messages))
-    return Victim(
-        most,
-        min(found.line for found in messages),
-        next((device for device in devices if device is not None), None),
-    )
+    first = min(messages, key=lambda found: found.line)
+    device = next((device for device in devices if device is not None), None)
+    return Victim(most, first.line, device, first.stamp)
 
 
 def _by_process(incident: Sequence[Found]) -> list[list[Found]]:

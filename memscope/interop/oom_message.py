@@ -18,6 +18,7 @@ from memscope.interop.log_lines import plain, prefix_of, split_prefix, squeeze
 from memscope.interop.log_pods import SternPods
 from memscope.interop.log_repeats import LogRepeats
 from memscope.interop.log_search import Line, LogSearch
+from memscope.interop.log_time import Stamp, read_stamp
 from memscope.interop.log_writer import Writer, find_writer
 from memscope.interop.message_kinds import STRONG, VAGUE, Message, all_starts
 from memscope.interop.oom_formats import OomMessage
@@ -48,7 +49,8 @@ _SUSPICIOUS = re.compile("|".join(map(re.escape, message_kinds.WORDS)))
 class Found:
     """A message, the line that it begins on (from 1), and what the log had said until then.
 
-    ``said``: what that line says, of a message without figures; "" of others.
+    ``said``: what that line says, of a message without figures; "" of others. ``stamp``: when it
+    was written, where the line says so.
     """
 
     message: Message
@@ -56,6 +58,7 @@ class Found:
     writer: Writer
     context: LogContext
     said: str = ""
+    stamp: Stamp | None = None
 
 
 @dataclass(slots=True)
@@ -100,6 +103,7 @@ class _Open:
     writer: Writer
     context: LogContext
     said: str
+    stamp: Stamp | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +221,8 @@ class _Reader:
 
     def _begin(self, source: str, begun: _Begun, line: Line) -> None:
         """Open a message; where its line holds others as well, all but the last one are whole."""
-        number, writer = line.number, find_writer(prefix_of(line.text))
+        number, prefix = line.number, prefix_of(line.text)
+        writer, stamp = find_writer(prefix), read_stamp(prefix)
         while len(self._open) >= MAX_OPEN:
             self._close(next(iter(self._open)))
         if self._context != self._reading.context:
@@ -229,7 +234,7 @@ class _Reader:
             last = number + _most_lines(each, source)
             said = _quote(line.text) if each in oom_formats.VAGUE_NEEDLES else ""
             self._open[source] = _Open(
-                each, number, last, text[begin:end], writer, self._context, said
+                each, number, last, text[begin:end], writer, self._context, said, stamp
             )
             self._deadline = min(self._deadline or last, last)
         self._settle(source, number)
@@ -269,7 +274,8 @@ class _Reader:
             return
         parsed = self._parse(message.kind, message.text[:MAX_MESSAGE_CHARACTERS])
         if parsed is not None:
-            self._keep(Found(parsed, message.line, message.writer, message.context, message.said))
+            line, writer, context = message.line, message.writer, message.context
+            self._keep(Found(parsed, line, writer, context, message.said, message.stamp))
 
     def _parse(self, kind: str, text: str) -> Message | None:
         """The message in ``text``; programs print the same one again and again."""

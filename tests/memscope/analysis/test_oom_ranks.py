@@ -90,6 +90,41 @@ def test_rank_that_torchrun_saw_first_is_explained() -> None:
     assert names(explain(f"{log}\n{summary(7, 9)}"))[0] == "rank 0"  # another one's failure
 
 
+TIMES = {  # a rank's line, at a second
+    "kubectl": "[pod/trainer-{0}/main] 2026-01-02T03:04:{1:02d}.5Z [rank{0}]: ",
+    "logging": "[rank{0}]: 2026-01-02 03:04:{1:02d},500 - ERROR - ",
+    "glog": "E0102 03:04:{1:02d}.500000 77 train.py:9] [rank{0}]: ",
+}
+
+
+def timed(form: str, rank: int, second: int) -> str:
+    return TIMES[form].format(rank, second) + message(rank)
+
+
+@pytest.mark.parametrize("form", TIMES)
+def test_rank_that_failed_first_by_the_clock_is_explained(form: str) -> None:
+    explanation = explain("\n".join(timed(form, rank, 30 - 7 * rank) for rank in range(3)))
+    assert [name.rpartition(" ")[2] for name in names(explanation)] == ["2", "0", "1"]
+    assert "the first by the log's times (line 3)" in " ".join(explanation.notes)
+    torchruns = explain("\n".join(timed(form, rank, rank) for rank in range(3)) + "\n" + summary(1))
+    assert "torchrun saw" in " ".join(torchruns.notes)
+
+
+@pytest.mark.parametrize("other", ["logging", "glog", ""])
+def test_times_that_cannot_be_compared_leave_the_order_of_the_log(other: str) -> None:
+    second = timed(other, 1, 5) if other else f"[rank1]: {message(1)}"
+    explanation = explain(f"{timed('kubectl', 0, 30)}\n{second}")
+    assert names(explanation)[0] == "trainer-0, rank 0"
+    assert "the first in the log (line 1)" in " ".join(explanation.notes)
+
+
+def test_earlier_one_without_figures_is_said() -> None:
+    bare = TIMES["logging"].format(1, 2) + "RuntimeError: CUDA error: out of memory"
+    explanation = explain(f"{timed('logging', 0, 30)}\nx\n{bare}")
+    assert names(explanation)[0] == "rank 0"
+    assert "the first by the log's times that gives figures" in " ".join(explanation.notes)
+
+
 def test_rank_with_figures_is_explained_before_one_without() -> None:
     log = f"[rank1]: RuntimeError: CUDA error: out of memory\nx\nx\nx\n[rank0]: {message(0)}"
     explanation = explain(log)
