@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from memscope.interop import (
     host_messages,
+    oom_figures,
     oom_formats,
     runtime_messages,
     server_refusals,
@@ -47,7 +48,7 @@ def parse(kind: str, text: str) -> Message | None:
         return host_messages.parse_host(kind, text)
     if kind in runtime_messages.NEEDLES:
         return runtime_messages.parse_runtime(kind, text)
-    return oom_formats.parse_message(kind, text)
+    return oom_figures.parse_message(kind, text)
 
 
 def all_starts(needles: Needles, text: str) -> list[tuple[int, str]]:

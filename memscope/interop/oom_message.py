@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from memscope.interop import log_context, message_kinds, oom_formats
+from memscope.interop import log_context, message_kinds
 from memscope.interop.log_context import LogContext
 from memscope.interop.log_end import LogEnd
 from memscope.interop.log_lines import plain, prefix_of, split_prefix, squeeze
@@ -22,17 +22,12 @@ from memscope.interop.log_time import Stamp, read_stamp
 from memscope.interop.log_writer import Writer, find_writer
 from memscope.interop.message_kinds import STRONG, VAGUE, Message, all_starts
 from memscope.interop.oom_formats import OomMessage
+from memscope.interop.open_message import MAX_MESSAGE_CHARACTERS, Begun, OpenMessage
 from memscope.interop.server_refusals import Refusal
 
-MAX_MESSAGE_CHARACTERS = 2000
 MAX_OPEN = 64
 MAX_KEPT = 1 << 14
 
-# Lines that may follow the one on which a message begins; fewer once its end has been seen.
-_MAX_LINES = {"torch": 60, "bare": 2, "host": 2}
-_DEFAULT_LINES = 16
-_LINES_BETWEEN = 8  # for each line of one that names itself, of others that write in between
-_LINES_AFTER_END = 5
 _TAIL_CHARACTERS = 120
 _BACKEND_CHARACTERS = 8  # of the word before a message, which may stand on the line before
 _MAX_RECENT = 32
@@ -92,28 +87,6 @@ class LogReading:
         return {message.server for message in messages if isinstance(message, Refusal)}
 
 
-@dataclass(slots=True)
-class _Open:
-    """A message whose end has not been seen."""
-
-    kind: str
-    line: int
-    last_line: int
-    text: str
-    writer: Writer
-    context: LogContext
-    said: str
-    stamp: Stamp | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """Messages that begin in ``text``: place and kind of each, one or more."""
-
-    text: str
-    starts: list[tuple[int, str]]
-
-
 def read_log(stream: BinaryIO) -> LogReading:
     """What the log in ``stream`` says about memory."""
     reader = _Reader()
@@ -132,7 +105,7 @@ class _Reader:
         self.pods = SternPods()
         self._reading = LogReading()
         self._found: deque[Found] = deque(maxlen=MAX_KEPT)
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, OpenMessage] = {}
         self._deadline = 0
         self._halves: dict[str, tuple[str, int]] = {}
         self._recent: dict[str, Message | None] = {}
@@ -186,7 +159,7 @@ class _Reader:
         self._reading.last_error, self._reading.last_line = end.error, end.line
         return self._reading
 
-    def _find_start(self, source: str, squeezed: str, line: Line) -> _Begun | None:
+    def _find_start(self, source: str, squeezed: str, line: Line) -> Begun | None:
         """The messages that begin here, or on the line before."""
         half = self._take_half(source, line.number)
         is_suspicious = line.has_word and _SUSPICIOUS.search(line.text) is not None
@@ -194,17 +167,17 @@ class _Reader:
             return None
         starts = all_starts(STRONG, squeezed)
         open_ = self._open.get(source)
-        if open_ is not None and open_.kind in oom_formats.VAGUE_NEEDLES:
+        if open_ is not None and open_.is_vague:
             return None  # it goes on here, and may say more
         if open_ is not None or (starts and starts[0][0] > _BACKEND_CHARACTERS):
-            return _Begun(squeezed, starts) if starts else None
+            return Begun(squeezed, starts) if starts else None
         tail = half or _tail(source, line.before)
         earlier = all_starts(STRONG, tail + squeezed) if tail else []
         if earlier and earlier[0][0] < len(tail):
-            return _Begun(tail + squeezed, earlier)
+            return Begun(tail + squeezed, earlier)
         starts = starts or all_starts(VAGUE, squeezed)[:1]
         if starts:
-            return _Begun(squeezed, starts)
+            return Begun(squeezed, starts)
         if is_suspicious and len(self._halves) < MAX_OPEN:
             rest = squeezed[-_TAIL_CHARACTERS:]
             self._halves[source] = rest, line.number + _LINES_TO_OTHER_HALF
@@ -219,7 +192,7 @@ class _Reader:
             del self._halves[old]
         return half
 
-    def _begin(self, source: str, begun: _Begun, line: Line) -> None:
+    def _begin(self, source: str, begun: Begun, line: Line) -> None:
         """Open a message; where its line holds others as well, all but the last one are whole."""
         number, prefix = line.number, prefix_of(line.text)
         writer, stamp = find_writer(prefix), read_stamp(prefix)
@@ -229,39 +202,30 @@ class _Reader:
             self._context = self._reading.context.copy()
         text, starts = begun.text, begun.starts
         ends = [*(begin for begin, _ in starts[1:]), len(text)]
-        for (begin, each), end in zip(starts, ends, strict=True):
+        for (begin, kind), end in zip(starts, ends, strict=True):
             self._close(source)
-            last = number + _most_lines(each, source)
-            said = _quote(line.text) if each in oom_formats.VAGUE_NEEDLES else ""
-            self._open[source] = _Open(
-                each, number, last, text[begin:end], writer, self._context, said, stamp
+            message = OpenMessage(
+                kind, number, source, text[begin:end], writer, self._context, stamp
             )
-            self._deadline = min(self._deadline or last, last)
+            message.said = _quote(line.text) if message.is_vague else ""
+            self._open[source] = message
+            self._deadline = min(self._deadline or message.last_line, message.last_line)
         self._settle(source, number)
 
     def _extend(self, source: str, text: str) -> None:
         message = self._open.get(source)
         if message is not None:
-            message.text += text
-            if message.kind in oom_formats.VAGUE_NEEDLES:
-                self._sharpen(message, source)
+            message.extend(text)
             self._settle(source, message.last_line)
 
     def _settle(self, source: str, number: int) -> None:
         """Close a message that is long enough; wait for less where its end has been seen."""
         message = self._open[source]
-        if len(message.text) > MAX_MESSAGE_CHARACTERS or "Traceback(" in message.text:
+        if message.is_long:
             self._close(source)
-        elif message.kind == "torch" and oom_formats.END.search(message.text):
-            message.last_line = min(message.last_line, number + _LINES_AFTER_END)
+        else:
+            message.note_end(number)
             self._deadline = min(self._deadline, message.last_line)
-
-    def _sharpen(self, message: _Open, source: str) -> None:
-        """What began vaguely may go on as a message that says more."""
-        starts = all_starts(STRONG, message.text)
-        if starts:
-            message.kind, message.text = starts[0][1], message.text[starts[0][0] :]
-            message.last_line = message.line + _most_lines(message.kind, source)
 
     def _close_old(self, number: int) -> None:
         for source in [key for key, message in self._open.items() if message.last_line < number]:
@@ -303,10 +267,6 @@ def _quote(line: str) -> str:
     word = _SUSPICIOUS.search(text)
     begin = max(word.start() - _QUOTED_CHARACTERS // 2, 0) if word else 0
     return plain(text[begin : begin + _QUOTED_CHARACTERS])
-
-
-def _most_lines(kind: str, source: str) -> int:
-    return _MAX_LINES.get(kind, _DEFAULT_LINES) * (_LINES_BETWEEN if source else 1)
 
 
 def _tail(source: str, before: str) -> str:

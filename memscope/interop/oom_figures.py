@@ -1,0 +1,218 @@
+"""The figures of torch's out-of-memory messages, each format read field by field.
+
+Formats of torch's caching allocator (c10/cuda/CUDACachingAllocator.cpp and its copies for other
+devices): "(GPU 0; T total capacity; A already allocated; F free; C cached)" from 1.0, with
+"S reserved in total by PyTorch" from 1.4, and sentences ("GPU 0 has a total capacity of T of which
+F is free. ...") from 2.1; cudaMallocAsync and MPS have their own. Texts come without white space.
+"""
+
+from __future__ import annotations
+
+import re
+
+from memscope.interop.oom_formats import BACKEND, OomMessage
+from memscope.interop.sizes import SIZE, Size, parse_size
+
+# What NVML gives where it has no figure for a process: (2**64 - 1) bytes, printed in GiB.
+UNAVAILABLE_BYTES = 1 << 60
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text.replace("SIZE", f"({SIZE})"))
+
+
+_DEVICE = re.compile(r"[A-Za-z](\d{1,4})(?:;|hasatotal)")
+_ANY_SIZE = re.compile(SIZE.replace("-?", "", 1))  # a first character of one sort is found fast
+# What a figure is, by the words right behind it or, where those do not tell, right before it.
+_AFTER = (
+    ("totalcapacity", "total"),
+    ("isfree", "free"),
+    ("free", "free"),
+    ("alreadyallocated", "allocated"),
+    ("isallocatedby", "allocated"),
+    ("isreservedby", "cached"),
+    ("cached", "cached"),
+    ("reservedintotal", "reserved"),
+    ("currentactive", "active"),
+    ("allocatedinprivate", "private_pools"),
+    ("allowed", "limit"),
+)
+_BEFORE = (
+    ("Triedtoallocate", "requested"),
+    ("totalcapacityof", "total"),
+    ("totalcapactyof", "total"),
+    ("thisprocesshas", "process"),
+)
+_NAMES = (
+    "requested",
+    "total",
+    "free",
+    "allocated",
+    "reserved",
+    "cached",
+    "active",
+    "private_pools",
+    "limit",
+    "process",
+)
+_NAMES_AFTER = dict(_AFTER)
+_WORDS_AFTER = re.compile("|".join(_NAMES_AFTER))
+_WORDS_BEFORE = tuple(words for words, _ in _BEFORE)
+_OTHER_PROCESS = _pattern(r"Process\d{1,10}hasSIZEmemory")
+_VARIABLE = re.compile(r"PYTORCH_(?:[A-Z]{2,8}_)?ALLOC_CONF")
+_HINT = re.compile(r"trysetting(?:PYTORCH_\w{2,20}=)?(max_split_size_mb|expandable_segments)")
+END = re.compile(r"unallocated\.|total(?:byPyTorch)?\)|cached\)|morethan1EB")
+
+_ASYNC = {
+    "allocated": _pattern(r"Currentlyallocated:SIZE"),
+    "requested": _pattern(r"Requested:SIZE"),
+    "total": _pattern(r"Devicelimit:SIZE"),
+    "free": _pattern(r"Free\(accordingto\w{2,8}\):SIZE"),
+    "limit": _pattern(r"memoryfraction\):SIZE"),
+}
+_MPS = {
+    "allocated": _pattern(r"MPSallocated:SIZE"),
+    "other": _pattern(r"otherallocations:SIZE"),
+    "limit": _pattern(r"maxallowed:SIZE"),
+    "requested": _pattern(r"Triedtoallocate(?:SIZE)"),
+}
+_RETRY = re.compile(
+    r"device(\d{1,4})whiletryingtoallocate(\d{1,20})bytes\(free:(\d{1,20}),total:(\d{1,20})"
+)
+_WANTED = _pattern(
+    r"(?:triedtoallocate|tryingtoallocate|failedtoallocate[\d.]{1,12}[KMG]?\(|[Uu]nabletoallocate)"
+    r"SIZE"
+)
+_ASYNC_DEVICE = re.compile(r"Allocationondevice(\d{1,4})would")
+
+
+def parse_message(kind: str, text: str) -> OomMessage | None:
+    """The message of ``kind`` at the start of ``text``; None where it is no message after all."""
+    if kind == "torch":
+        return _parse_torch(text)
+    if kind == "async":
+        return _parse_async(text)
+    if kind == "mps":
+        return _parse_mps(text)
+    if kind == "retry":
+        return _parse_retry(text)
+    if kind in ("bare", "host"):
+        found = _find(_WANTED, text[:300])
+        return OomMessage(kind, requested=found, detail=_detail(text))
+    return OomMessage(kind, detail=_detail(text))
+
+
+def _parse_torch(text: str) -> OomMessage:
+    found = _name_sizes(text)
+    allocated, cached, reserved = found["allocated"], found["cached"], found["reserved"]
+    if reserved is None and cached is not None and allocated is not None:
+        reserved = allocated + cached
+    process, is_unreadable = found["process"], "17179869184.00GiBmemory" in text
+    if process is not None and not _is_plausible(process, reserved):
+        process, is_unreadable = None, True
+    device, backend = _DEVICE.search(text[:200]), BACKEND.match(text[: text.find("utofmemory")])
+    variable, hint = _VARIABLE.search(text), _HINT.search(text)
+    return OomMessage(
+        "torch",
+        backend=backend[1] if backend else "",
+        device=int(device[1]) if device else None,
+        requested=found["requested"],
+        total=found["total"],
+        free=found["free"],
+        allocated=allocated,
+        reserved=reserved,
+        active=found["active"],
+        private_pools=found["private_pools"],
+        limit=found["limit"],
+        process=process,
+        other_processes=_other_processes(text),
+        has_unreadable_process=is_unreadable,
+        is_beyond_exabyte="Triedtoallocatemorethan1EB" in text[:80],
+        is_cut=END.search(text) is None,
+        is_sentence="hasatotalcapac" in text,
+        variable=variable[0] if variable else "",
+        hint=hint[1] if hint else "",
+    )
+
+
+def _other_processes(text: str) -> tuple[Size, ...]:
+    sizes = (parse_size(match[1]) for match in _OTHER_PROCESS.finditer(text))
+    return tuple(size for size in sizes if size and 0 < size.bytes < UNAVAILABLE_BYTES)[:64]
+
+
+def _name_sizes(text: str) -> dict[str, Size | None]:
+    """Each figure by its name; the first of a name counts."""
+    found: dict[str, Size | None] = dict.fromkeys(_NAMES)
+    for match in _ANY_SIZE.finditer(text):
+        start, end = match.span()
+        start -= text.startswith("-", start - 1) and start > 0
+        name = _name_of(text, start, end)
+        if name and found[name] is None:
+            found[name] = parse_size(text[start:end])
+    return found
+
+
+def _name_of(text: str, start: int, end: int) -> str:
+    """What the figure between ``start`` and ``end`` is, "" where its words do not tell."""
+    if after := _WORDS_AFTER.match(text, end):
+        return _NAMES_AFTER[after[0]]
+    if not text.endswith(_WORDS_BEFORE, 0, start):
+        return ""
+    return next(name for words, name in _BEFORE if text.endswith(words, 0, start))
+
+
+def _parse_async(text: str) -> OomMessage:
+    found = {name: _find(pattern, text) for name, pattern in _ASYNC.items()}
+    limit, total = found["limit"], found["total"]
+    if limit is not None and (total is None or limit.bytes >= total.bytes):
+        limit = None
+    device = _ASYNC_DEVICE.match(text)
+    return OomMessage(
+        "async",
+        "CUDA",
+        int(device[1]) if device else None,
+        requested=found["requested"],
+        total=total,
+        free=found["free"],
+        allocated=found["allocated"],
+        limit=limit,
+    )
+
+
+def _parse_mps(text: str) -> OomMessage:
+    found = {name: _find(pattern, text) for name, pattern in _MPS.items()}
+    other, allocated = found["other"], found["allocated"]
+    return OomMessage(
+        "mps",
+        "MPS",
+        requested=found["requested"],
+        allocated=allocated,
+        reserved=allocated + other if allocated is not None and other is not None else None,
+        limit=found["limit"],
+    )
+
+
+def _parse_retry(text: str) -> OomMessage | None:
+    match = _RETRY.search(text)
+    if match is None:
+        return None
+    requested, free, total = (parse_size(f"{number}bytes") for number in match.groups()[1:])
+    return OomMessage("retry", "CUDA", int(match[1]), requested, total, free)
+
+
+def _is_plausible(process: Size, reserved: Size | None) -> bool:
+    """Whether a process holds what torch reserved; NVML prints 0 or all ones for no figure."""
+    if process.bytes >= UNAVAILABLE_BYTES or process.bytes <= 0:
+        return False
+    return reserved is None or process.bytes >= reserved.bytes - 4 * process.slack_bytes
+
+
+def _find(pattern: re.Pattern[str], text: str) -> Size | None:
+    match = pattern.search(text)
+    group = next((group for group in match.groups() if group), None) if match else None
+    return parse_size(group) if group else None
+
+
+def _detail(text: str) -> str:
+    match = re.match(r"[\w ]{1,40}", text)
+    return match[0] if match else ""

@@ -1,0 +1,72 @@
+"""A message of a log that is being read, until its end has been seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from memscope.interop import oom_figures, oom_formats
+from memscope.interop.log_context import LogContext
+from memscope.interop.log_time import Stamp
+from memscope.interop.log_writer import Writer
+from memscope.interop.message_kinds import STRONG, all_starts
+
+MAX_MESSAGE_CHARACTERS = 2000
+
+# Lines that may follow the one on which a message begins; fewer once its end has been seen.
+_MAX_LINES = {"torch": 60, "bare": 2, "host": 2}
+_DEFAULT_LINES = 16
+_LINES_BETWEEN = 8  # for each line of one that names itself, of others that write in between
+_LINES_AFTER_END = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Messages that begin in ``text``: place and kind of each, one or more."""
+
+    text: str
+    starts: list[tuple[int, str]]
+
+
+@dataclass(slots=True)
+class OpenMessage:
+    """What was read of it. ``source``: what its lines begin with; ``last_line``: of its lines."""
+
+    kind: str
+    line: int
+    source: str
+    text: str
+    writer: Writer
+    context: LogContext
+    stamp: Stamp | None
+    said: str = ""
+    last_line: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.last_line = self.line + self._most_lines
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether it says no more than that memory ran out."""
+        return self.kind in oom_formats.VAGUE_NEEDLES
+
+    @property
+    def is_long(self) -> bool:
+        """Whether nothing more belongs to it."""
+        return len(self.text) > MAX_MESSAGE_CHARACTERS or "Traceback(" in self.text
+
+    def extend(self, text: str) -> None:
+        """Read on; what began vaguely may go on as a message that says more."""
+        self.text += text
+        starts = all_starts(STRONG, self.text) if self.is_vague else []
+        if starts:
+            self.kind, self.text = starts[0][1], self.text[starts[0][0] :]
+            self.last_line = self.line + self._most_lines
+
+    def note_end(self, number: int) -> None:
+        """Wait for less where its end has been seen by line ``number``."""
+        if self.kind == "torch" and oom_figures.END.search(self.text):
+            self.last_line = min(self.last_line, number + _LINES_AFTER_END)
+
+    @property
+    def _most_lines(self) -> int:
+        return _MAX_LINES.get(self.kind, _DEFAULT_LINES) * (_LINES_BETWEEN if self.source else 1)
