@@ -3,112 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from memscope.analysis.explanation import Advice
+from memscope.analysis.oom_counsel import (
+    SNAPSHOT,
+    Counsel,
+    empty_cache,
+    less,
+    no_allocator_setting,
+    own_memory,
+    who,
+)
+from memscope.analysis.oom_pool_advice import fragmentation, pending_frees, private_pools
 from memscope.analysis.oom_situation import Situation, torch_size
-
-WHO_HOLDS_IT = "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"
-WHO_HOLDS_IT_HIP = "rocm-smi --showpids"
-SNAPSHOT = "memscope explain on a snapshot (torch.cuda.memory._dump_snapshot) tells"
-
-
-@dataclass(frozen=True, slots=True)
-class Counsel:
-    """Advice for one diagnosis, for and against, and what the text leaves open."""
-
-    help: tuple[Advice, ...] = ()
-    no_help: tuple[Advice, ...] = ()
-    unknown: tuple[str, ...] = ()
 
 
 def advise(diagnosis: str, situation: Situation) -> Counsel:
     """Advice for ``diagnosis``."""
     return _COUNSEL[diagnosis](situation)
-
-
-def _less(situation: Situation, count: int) -> Advice:
-    what = "smaller batch or sequence, activation checkpointing"
-    if situation.context.server:
-        what = "fewer tokens at once"
-    return Advice(what, "the least that must go", count or None)
-
-
-def _no_allocator_setting(situation: Situation, reason: str) -> Iterator[Advice]:
-    if situation.message.kind == "async":
-        yield Advice("expandable_segments, max_split_size_mb", "cudaMallocAsync reads neither")
-    elif situation.variable:
-        name = "expandable_segments:True" if situation.can_expand else "max_split_size_mb"
-        yield Advice(f"{situation.variable}={name}", reason)
-
-
-def _empty_cache(situation: Situation) -> Advice:
-    module = {"HIP": "cuda", "": "cuda"}.get(situation.message.backend)
-    module = module or situation.message.backend.lower()
-    reason = "torch did it before it gave up"
-    if situation.is_library:
-        reason = f"torch's cache holds {torch_size(situation.balance.cached or 0)} alone"
-    return Advice(f"torch.{module}.empty_cache()", reason)
-
-
-def _fragmentation(situation: Situation) -> Counsel:
-    shortfall = situation.shortfall
-    return Counsel(
-        help=(
-            *_unsplit(situation),
-            *((_smaller(shortfall),) if shortfall else ()),
-        ),
-        no_help=(
-            *_already_expanding(situation),
-            _empty_cache(situation),
-            Advice("restart alone", "blocks split again in the same way"),
-        ),
-        unknown=(
-            f"the largest free block, and who keeps the segments from merging: {SNAPSHOT}",
-            *_own_memory(situation),
-        ),
-    )
-
-
-def _smaller(shortfall: int) -> Advice:
-    return Advice("smaller or chunked request", "then the driver gives it itself", shortfall)
-
-
-def _unsplit(situation: Situation) -> Iterator[Advice]:
-    """Settings that keep segments whole."""
-    cached, variable = situation.balance.cached, situation.variable
-    settings = situation.context.settings
-    if situation.context.has_expandable_segments:
-        if "max_split_size_mb" in settings:
-            yield Advice(
-                "remove max_split_size_mb",
-                "with expandable_segments reserved memory grows without end",
-                cached,
-            )
-        return
-    if not variable:
-        return
-    if situation.can_expand:
-        yield Advice(f"{variable}=expandable_segments:True", "at most; pages are remapped", cached)
-        return
-    reason = "at most; needs torch 1.10" if not situation.message.hint else "at most"
-    yield Advice(f"{variable}=max_split_size_mb:128", reason, cached)
-    yield Advice("torch 2.1 or later", f"{variable}=expandable_segments:True", cached)
-
-
-def _already_expanding(situation: Situation) -> Iterator[Advice]:
-    if situation.context.has_expandable_segments and situation.variable:
-        yield Advice(f"{situation.variable}=expandable_segments:True", "it was on already")
-
-
-def _own_memory(situation: Situation) -> Iterator[str]:
-    """Memory of the program outside torch, where it is the larger lever."""
-    own = situation.balance.own_outside
-    if own is not None and own > 2 << 30:
-        yield (
-            f"what holds {torch_size(own)} of this program outside torch (context, NCCL, graphs, "
-            "other libraries): more than a context takes"
-        )
 
 
 _MODEL_SIZE = ("how large the whole model is: bytes a parameter times its parameters",)
@@ -118,7 +30,7 @@ def _shortage(situation: Situation) -> Counsel:
     balance = situation.balance
     if situation.is_loading:
         return Counsel(
-            help=tuple(_others(situation)), no_help=(_empty_cache(situation),), unknown=_MODEL_SIZE
+            help=tuple(_others(situation)), no_help=(empty_cache(situation),), unknown=_MODEL_SIZE
         )
     missing = balance.missing or 0
     cached = torch_size(balance.cached or 0)
@@ -127,23 +39,19 @@ def _shortage(situation: Situation) -> Counsel:
         reason = "no setting makes room"
     return Counsel(
         help=(
-            _less(situation, missing),
+            less(situation, missing),
             *_others(situation),
             Advice("quantized weights, sharding, offload", "fewer bytes on the card"),
         ),
-        no_help=(*_no_allocator_setting(situation, reason), _empty_cache(situation)),
-        unknown=(f"which tensors hold it: {SNAPSHOT}", *_own_memory(situation)),
+        no_help=(*no_allocator_setting(situation, reason), empty_cache(situation)),
+        unknown=(f"which tensors hold it: {SNAPSHOT}", *own_memory(situation)),
     )
 
 
 def _others(situation: Situation) -> Iterator[Advice]:
     others = situation.balance.others
     if others is not None and others > 1 << 30:
-        yield Advice("stop other programs on the card", _who(situation), others)
-
-
-def _who(situation: Situation) -> str:
-    return WHO_HOLDS_IT_HIP if situation.message.backend == "HIP" else WHO_HOLDS_IT
+        yield Advice("stop other programs on the card", who(situation), others)
 
 
 def _memory_fraction(situation: Situation) -> Counsel:
@@ -151,7 +59,7 @@ def _memory_fraction(situation: Situation) -> Counsel:
     if message.kind == "mps":
         return Counsel(
             help=(
-                _less(situation, situation.shortfall),
+                less(situation, situation.shortfall),
                 Advice(
                     "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0",
                     "no upper limit; the system may begin to swap",
@@ -161,11 +69,11 @@ def _memory_fraction(situation: Situation) -> Counsel:
             unknown=("how much memory the machine has",),
         )
     return Counsel(
-        help=(*_raised_fraction(situation), _less(situation, situation.balance.missing or 0)),
+        help=(*_raised_fraction(situation), less(situation, situation.balance.missing or 0)),
         no_help=(
             Advice("a larger card alone", "the fraction is what ran out"),
-            *_no_allocator_setting(situation, "the limit counts what is reserved"),
-            _empty_cache(situation),
+            *no_allocator_setting(situation, "the limit counts what is reserved"),
+            empty_cache(situation),
         ),
         unknown=("who set the fraction: the program, a library or a setting of the allocator",),
     )
@@ -192,46 +100,19 @@ def _outside(situation: Situation) -> Counsel:
     held = balance.others if balance.others is not None else balance.outside
     return Counsel(
         help=(
-            Advice("stop what else runs on the card", _who(situation), held),
+            Advice("stop what else runs on the card", who(situation), held),
             Advice("another card: CUDA_VISIBLE_DEVICES", "one that nothing else uses"),
         ),
         no_help=(
-            *_no_allocator_setting(situation, "it governs torch's own memory only"),
-            _empty_cache(situation),
+            *no_allocator_setting(situation, "it governs torch's own memory only"),
+            empty_cache(situation),
         ),
         unknown=(
             "who holds it: a message of torch names no other program's memory"
             if balance.others is None
             else "which programs they are",
-            *_own_memory(situation),
+            *own_memory(situation),
         ),
-    )
-
-
-def _pending_frees(situation: Situation) -> Counsel:
-    pending = situation.balance.pending
-    return Counsel(
-        help=(
-            Advice("torch.cuda.synchronize() before it", "lets the frees complete", pending),
-            Advice("fewer tensors in flight on side streams", "record_stream, NCCL, prefetch"),
-        ),
-        no_help=tuple(_no_allocator_setting(situation, "blocks in use cannot be merged")),
-        unknown=(f"which stream holds them: {SNAPSHOT}",),
-    )
-
-
-def _private_pools(situation: Situation) -> Counsel:
-    free = situation.balance.private_free
-    return Counsel(
-        help=(
-            Advice("capture fewer graphs or sizes", "at most", free),
-            Advice("one pool for all graphs: torch.cuda.graph(pool=...)", "at most", free),
-        ),
-        no_help=(
-            *_no_allocator_setting(situation, "a private pool lends nothing"),
-            _empty_cache(situation),
-        ),
-        unknown=(f"which graphs hold it: {SNAPSHOT}",),
     )
 
 
@@ -242,7 +123,7 @@ def _not_device_memory(situation: Situation) -> Counsel:
                 Advice("fewer or smaller DataLoader workers and prefetches", "host memory"),
                 Advice("a higher memory limit of the container", "dmesg and OOMKilled tell"),
             ),
-            no_help=tuple(_no_allocator_setting(situation, "it is not device memory")),
+            no_help=tuple(no_allocator_setting(situation, "it is not device memory")),
             unknown=("how much host memory there was",),
         )
     large = situation.message.backend == "XPU" and situation.wanted >= 4 << 30
@@ -257,7 +138,7 @@ def _not_device_memory(situation: Situation) -> Counsel:
             ),
         ),
         no_help=(
-            *_no_allocator_setting(situation, "there was enough in one piece for the driver"),
+            *no_allocator_setting(situation, "there was enough in one piece for the driver"),
             Advice("smaller weights on the device", "the device was not full"),
         ),
         unknown=("what refused: the text gives the device's figures only",),
@@ -276,7 +157,7 @@ def _oversubscribed(situation: Situation) -> Counsel:
                 "fails at once instead of running slowly",
             ),
         ),
-        no_help=tuple(_no_allocator_setting(situation, "the card is too small for what is held")),
+        no_help=tuple(no_allocator_setting(situation, "the card is too small for what is held")),
         unknown=("how much of it is on the card",),
     )
 
@@ -288,7 +169,7 @@ def _request_too_large(situation: Situation) -> Counsel:
             Advice("chunk it", "if it is right, no card holds it in one piece"),
         ),
         no_help=(
-            *_no_allocator_setting(situation, "no setting makes the card larger"),
+            *no_allocator_setting(situation, "no setting makes the card larger"),
             Advice("an empty card", "even that is too small"),
         ),
         unknown=("which operation asked: the traceback above the message says",),
@@ -319,11 +200,11 @@ def _library(situation: Situation) -> Counsel:
     return Counsel(
         help=(
             Advice(*_POOLS.get(situation.context.server, _POOLS[""])),
-            Advice("stop what else runs on the card", _who(situation)),
+            Advice("stop what else runs on the card", who(situation)),
             Advice("look at the first error in the log", "this one may follow from it"),
             Advice("CUDA_LAUNCH_BLOCKING=1", "the traceback then shows the true place"),
         ),
-        no_help=tuple(_no_allocator_setting(situation, "a library does not ask torch's pool")),
+        no_help=tuple(no_allocator_setting(situation, "a library does not ask torch's pool")),
         unknown=("what was asked for, and what was free on the card: the text does not say",),
     )
 
@@ -357,12 +238,12 @@ def _unknown(situation: Situation) -> Counsel:
 
 
 _COUNSEL: dict[str, Callable[[Situation], Counsel]] = {
-    "fragmentation": _fragmentation,
+    "fragmentation": fragmentation,
     "shortage": _shortage,
     "memory_fraction": _memory_fraction,
     "outside": _outside,
-    "pending_frees": _pending_frees,
-    "private_pools": _private_pools,
+    "pending_frees": pending_frees,
+    "private_pools": private_pools,
     "not_device_memory": _not_device_memory,
     "oversubscribed": _oversubscribed,
     "request_too_large": _request_too_large,

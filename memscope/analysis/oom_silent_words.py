@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from memscope.analysis.explanation import FIGURES, Advice, Explanation
-from memscope.analysis.oom_advice import WHO_HOLDS_IT, Counsel, advise
+from memscope.analysis.oom_advice import advise
 from memscope.analysis.oom_balance import CONTEXT_BYTES
 from memscope.analysis.oom_card import card_shares
+from memscope.analysis.oom_counsel import WHO_HOLDS_IT, Counsel
 from memscope.analysis.oom_readings import OtherProcess
 from memscope.analysis.oom_silent import MAX_AGE_NS, SilentError
 from memscope.analysis.oom_situation import lower_share, torch_size

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memscope.analysis.explanation import FIGURES, Advice, Explanation, Share
-from memscope.analysis.oom_advice import WHO_HOLDS_IT
+from memscope.analysis.oom_counsel import WHO_HOLDS_IT
 from memscope.analysis.oom_situation import torch_size
 from memscope.interop.log_context import LogContext
 from memscope.interop.xla_messages import XlaMessage

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memscope.analysis.explanation import Advice, Explanation
-from memscope.analysis.oom_advice import WHO_HOLDS_IT
+from memscope.analysis.oom_counsel import WHO_HOLDS_IT
 from memscope.analysis.oom_situation import torch_size
 from memscope.analysis.oom_xla import DEFAULT_FRACTION, PREALLOCATE, Pool
 from memscope.interop.log_context import LogContext

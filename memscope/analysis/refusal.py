@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from memscope.analysis.explanation import Advice, Explanation, Share
-from memscope.analysis.oom_advice import WHO_HOLDS_IT, Counsel
 from memscope.analysis.oom_balance import CONTEXT_BYTES, OUTSIDE_SHARE
+from memscope.analysis.oom_counsel import WHO_HOLDS_IT, Counsel
 from memscope.analysis.oom_situation import lower_share, torch_size
 from memscope.analysis.refusal_flags import (
     half_kv,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from memscope.analysis.explanation import Advice
-from memscope.analysis.oom_advice import WHO_HOLDS_IT, Counsel
+from memscope.analysis.oom_counsel import WHO_HOLDS_IT, Counsel
 from memscope.analysis.oom_situation import raise_share, torch_size
 from memscope.interop.log_context import LogContext
 from memscope.interop.server_refusals import Refusal
