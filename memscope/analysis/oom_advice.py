@@ -17,6 +17,12 @@ from memscope.analysis.oom_counsel import (
 from memscope.analysis.oom_pool_advice import fragmentation, pending_frees, private_pools
 from memscope.analysis.oom_situation import Situation, torch_size
 
+# What a message does not say of memory outside torch: of all of it, or of other programs' alone.
+UNNAMED = (
+    "who holds it: a message of torch names no other program's memory",
+    "which programs they are",
+)
+
 
 def advise(diagnosis: str, situation: Situation) -> Counsel:
     """Advice for ``diagnosis``."""
@@ -108,9 +114,7 @@ def _outside(situation: Situation) -> Counsel:
             empty_cache(situation),
         ),
         unknown=(
-            "who holds it: a message of torch names no other program's memory"
-            if balance.others is None
-            else "which programs they are",
+            UNNAMED[balance.others is not None],
             *own_memory(situation),
         ),
     )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memscope import events
+from memscope.analysis.oom_situation import torch_size
 from memscope.analysis.rare_rows import as_count
 from memscope.analysis.readings import MAX_DEVICES, Reading
+from memscope.text import clean
 
 if TYPE_CHECKING:
     from memscope.analysis.readings import Readings
@@ -26,6 +28,7 @@ METRICS = (
     "torch.inactive_split_bytes",
     "mem_get_info.free_bytes",
 )
+_NAMES = 3
 _OF_THIS_PROCESS = ("nvml.process_bytes", "torch.reserved_bytes")
 
 
@@ -56,6 +59,14 @@ class ReadingsBefore:
         reading = self.readings.get((metric, device))
         return None if reading is None else self.t_ns - reading.t_ns
 
+    def others_on(self, device: int) -> tuple[OtherProcess, ...]:
+        """The other processes on ``device``, the largest first.
+
+        () where the driver never told this one's bytes: in a container it may be among them.
+        """
+        is_told_apart = ("nvml.process_bytes", device) in self.readings
+        return self.others.get(device, ()) if is_told_apart else ()
+
     @property
     def devices(self) -> tuple[int, ...]:
         """Those that this process has used; where none shows that, those that were read."""
@@ -65,6 +76,18 @@ class ReadingsBefore:
             if metric in _OF_THIS_PROCESS and reading.value > 0
         }
         return tuple(sorted(used or {device for _, device in self.readings}))
+
+
+def name_processes(processes: Sequence[OtherProcess]) -> str:
+    """The first of ``processes`` in words, "" where there is none."""
+    shown = [
+        f"process {clean(each.pid, 20)}"
+        + (f", {clean(each.command, 40)}" if each.command else "")
+        + (f": {torch_size(each.bytes)}" if each.bytes is not None else "")
+        for each in processes[:_NAMES]
+    ]
+    more = len(processes) - _NAMES
+    return "; ".join(shown) + (f"; and {more:,} more" if more > 0 else "")
 
 
 class OomReadings:

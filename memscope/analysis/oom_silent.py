@@ -112,14 +112,13 @@ def read_silent(message: OomMessage, oom: OutOfMemory, timeline: Timeline) -> Si
     (device,) = devices
     metric = _free_metric(before, device)
     filled = _fill(message, before, device, metric, timeline)
-    is_told_apart = before.count("nvml.process_bytes", device) is not None
     situation = situation_of(filled, device, timeline)
     splits = before.count("torch.inactive_split_bytes", device) or 0
     return SilentError(
         situation,
         devices,
         before.age_ns(metric, device) or 0,
-        before.others.get(device, ()) if is_told_apart else (),
+        before.others_on(device),
         # Pages of expandable segments are given back one by one.
         split_bytes=0 if situation.context.has_expandable_segments else splits,
     )

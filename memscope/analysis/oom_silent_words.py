@@ -10,13 +10,11 @@ from memscope.analysis.oom_advice import advise
 from memscope.analysis.oom_balance import CONTEXT_BYTES
 from memscope.analysis.oom_card import card_shares
 from memscope.analysis.oom_counsel import WHO_HOLDS_IT, Counsel
-from memscope.analysis.oom_readings import OtherProcess
+from memscope.analysis.oom_readings import name_processes
 from memscope.analysis.oom_silent import MAX_AGE_NS, SilentError
 from memscope.analysis.oom_situation import lower_share, torch_size
-from memscope.text import clean
 from memscope.units import format_seconds
 
-_NAMES = 3
 _NO_FIGURES = "The error itself prints no figures"
 _FIRST_ERROR = Advice("look at the first error in the log", "this one may follow from it")
 _BLOCKING = Advice("CUDA_LAUNCH_BLOCKING=1", "the traceback then shows the true place")
@@ -107,7 +105,7 @@ def _holders(error: SilentError) -> str:
             size = torch_size(max(balance.outside, 0))
             parts.append(f"other programs, or this one beside torch, held {size}")
     else:
-        names = f" ({_names(error.others)})" if error.others else ""
+        names = f" ({name_processes(error.others)})" if error.others else ""
         parts.append(f"other programs and the driver held {torch_size(others)}{names}")
     if balance.own_outside is not None:
         parts.append(f"this program outside torch {torch_size(balance.own_outside)}")
@@ -119,22 +117,13 @@ def _holders(error: SilentError) -> str:
     return ", ".join(parts)
 
 
-def _names(others: tuple[OtherProcess, ...]) -> str:
-    shown = [
-        f"process {clean(each.pid, 20)}"
-        + (f", {clean(each.command, 40)}" if each.command else "")
-        + (f": {torch_size(each.bytes)}" if each.bytes is not None else "")
-        for each in others[:_NAMES]
-    ]
-    more = len(others) - _NAMES
-    return "; ".join(shown) + (f"; and {more:,} more" if more > 0 else "")
-
-
 def _stop_others(error: SilentError) -> Iterator[Advice]:
     others = error.others_bytes
     if others is None or others > CONTEXT_BYTES:
         held = others if others is not None else error.situation.balance.outside
-        yield Advice("stop what else runs on the card", _names(error.others) or WHO_HOLDS_IT, held)
+        yield Advice(
+            "stop what else runs on the card", name_processes(error.others) or WHO_HOLDS_IT, held
+        )
 
 
 def _own_outside(error: SilentError) -> Iterator[Advice]:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from memscope.analysis import snapshot_advice, snapshot_words
 from memscope.analysis.explanation import FIGURES, Advice, Explanation, Share
 from memscope.analysis.oom import explain_message, explain_reading
-from memscope.analysis.oom_advice import advise
+from memscope.analysis.oom_advice import UNNAMED, advise
 from memscope.analysis.oom_balance import Balance
 from memscope.analysis.oom_card import card_shares
 from memscope.analysis.oom_incident import victims_of
+from memscope.analysis.oom_readings import name_processes
 from memscope.analysis.oom_silent import SILENT_KINDS, read_silent
 from memscope.analysis.oom_silent_words import explain_silent
 from memscope.analysis.oom_situation import torch_size
@@ -145,7 +146,8 @@ def _unknown(recorded: RecordedOom, no_owners: str, no_map: str) -> tuple[str, .
     if recorded.map is not None and not recorded.map.has_owners:
         lines.append(f"who allocated what: {no_owners or 'no call stacks were recorded'}")
     if recorded.found is None and recorded.diagnosis != "growth":
-        lines += advise(recorded.diagnosis, recorded.situation).unknown
+        left_open = advise(recorded.diagnosis, recorded.situation).unknown
+        lines += [each for each in left_open if not recorded.others or each not in UNNAMED]
     return tuple(lines)
 
 
@@ -154,6 +156,8 @@ def _notes(recorded: RecordedOom) -> tuple[str, ...]:
     notes = [f"It failed in step {oom.step:,}." if oom.step >= 0 else "It failed outside of steps."]
     if recorded.asked_by is not None:
         notes.append(f"It was asked for in {recorded.asked_by}.")
+    if recorded.diagnosis == "outside" and recorded.others:
+        notes.append(f"Other processes on the card: {name_processes(recorded.others)}.")
     if found is not None:
         notes += snapshot_words.notes(found)
     if growth is not None and recorded.diagnosis != "growth":

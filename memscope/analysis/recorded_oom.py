@@ -25,6 +25,7 @@ from memscope.interop.sizes import Size
 from memscope.interop.snapshot_values import Stacks
 
 if TYPE_CHECKING:
+    from memscope.analysis.oom_readings import OtherProcess
     from memscope.analysis.timeline import Timeline
 
 MAX_BYTES = 1 << 60
@@ -36,7 +37,8 @@ _OF_COUNTERS = ("request_too_large", "not_device_memory", "oversubscribed", "out
 class RecordedOom:
     """``found``: the map's analysis, None where this error has no map.
 
-    ``growth``: what the program's own steps kept, where they kept more and more.
+    ``growth``: what the program's own steps kept, where they kept more and more. ``others``: the
+    other processes on the card, where the driver tells them from this one.
     """
 
     oom: OutOfMemory
@@ -44,6 +46,7 @@ class RecordedOom:
     map: RecordedMap | None
     found: SnapshotAnalysis | None
     growth: Growth | None
+    others: tuple[OtherProcess, ...] = ()
 
     @property
     def balance(self) -> Balance:
@@ -84,7 +87,14 @@ def read_oom(oom: OutOfMemory, timeline: Timeline) -> RecordedOom:
     found = recorded_map(timeline)
     is_its_map = found is not None and found.t_ns == oom.t_ns
     analysis = _analyse(found, oom, situation.balance) if found and is_its_map else None
-    return RecordedOom(oom, situation, found if is_its_map else None, analysis, _growth(timeline))
+    growth, others = _growth(timeline), _others(oom, timeline)
+    return RecordedOom(oom, situation, found if is_its_map else None, analysis, growth, others)
+
+
+def _others(oom: OutOfMemory, timeline: Timeline) -> tuple[OtherProcess, ...]:
+    before = timeline.readings_at_oom
+    is_its_own = before is not None and before.t_ns == oom.t_ns
+    return before.others_on(max(oom.device, 0)) if before and is_its_own else ()
 
 
 def make_situation(oom: OutOfMemory, timeline: Timeline) -> Situation:

@@ -214,6 +214,19 @@ def test_runtimes_reading_stands_in_for_nvml() -> None:
     assert "NVIDIA H100 (80.00 GiB) had 1.00 MiB free" in explanation.why
 
 
+def test_torchs_own_error_names_who_is_outside() -> None:
+    figures = {"free": 300 * MIB, "total": TOTAL, "allocated": 17 * GIB, "reserved": 18 * GIB}
+    data = {"scope": "engine", "source": "observer", **figures}
+    error = event(events.OOM, AT, bytes=2 * GIB, device=0, data=data)
+    named = explain(others(), *FILLED_BY_OTHERS, error)
+    assert named.diagnosis == "outside"
+    assert "Other processes on the card: process 4242, vllm: 60.00 GiB." in named.notes
+    assert not [each for each in named.unknown if "who holds it" in each]
+    unnamed = explain(error)
+    assert [each for each in unnamed.unknown if "who holds it" in each]
+    assert not [each for each in unnamed.notes if "Other processes" in each]
+
+
 def test_error_with_figures_or_without_readings_is_as_in_a_log() -> None:
     assert "As a rule" in explain(failure()).why
     host = "RuntimeError: DefaultCPUAllocator: not enough memory: you tried to allocate 64 bytes."
