@@ -30,9 +30,10 @@ SAME_NS = 500_000_000
 class SilentError:
     """An error without figures, its message filled with what was read ``age_ns`` before it.
 
+    ``devices``: those that the error may be of; with several of them nothing is filled in.
     ``others``: the other processes on the card, () where the driver does not tell them from this
-    one. ``devices``: those that the error may be of; with several of them nothing is filled in.
-    ``split_bytes``: what torch's cache cannot give back, since tensors lie in the same segments.
+    one; ``mixed``: then all that it lists, this one perhaps among them. ``split_bytes``: what
+    torch's cache cannot give back, since tensors lie in the same segments.
     """
 
     situation: Situation
@@ -40,6 +41,7 @@ class SilentError:
     age_ns: int = 0
     others: tuple[OtherProcess, ...] = ()
     split_bytes: int = 0
+    mixed: tuple[OtherProcess, ...] = ()
 
     @property
     def message(self) -> OomMessage:
@@ -113,14 +115,16 @@ def read_silent(message: OomMessage, oom: OutOfMemory, timeline: Timeline) -> Si
     metric = _free_metric(before, device)
     filled = _fill(message, before, device, metric, timeline)
     situation = situation_of(filled, device, timeline)
+    others = before.others_on(device)
     splits = before.count("torch.inactive_split_bytes", device) or 0
     return SilentError(
         situation,
         devices,
         before.age_ns(metric, device) or 0,
-        before.others_on(device),
+        others,
         # Pages of expandable segments are given back one by one.
         split_bytes=0 if situation.context.has_expandable_segments else splits,
+        mixed=() if others else before.others.get(device, ()),
     )
 
 

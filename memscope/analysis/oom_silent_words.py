@@ -100,13 +100,11 @@ def _holders(error: SilentError) -> str:
     """Who held the card, in figures."""
     balance, message, others = error.situation.balance, error.message, error.others_bytes
     parts = []
-    if others is None:
-        if balance.outside is not None:
-            size = torch_size(max(balance.outside, 0))
-            parts.append(f"other programs, or this one beside torch, held {size}")
-    else:
-        names = f" ({name_processes(error.others)})" if error.others else ""
-        parts.append(f"other programs and the driver held {torch_size(others)}{names}")
+    if others is not None:
+        parts.append(f"other programs and the driver held {torch_size(others)}{_listed(error)}")
+    elif balance.outside is not None:
+        size = torch_size(max(balance.outside, 0))
+        parts.append(f"other programs, or this one beside torch, held {size}{_listed(error)}")
     if balance.own_outside is not None:
         parts.append(f"this program outside torch {torch_size(balance.own_outside)}")
     if message.reserved is not None:
@@ -115,6 +113,12 @@ def _holders(error: SilentError) -> str:
     elif message.process is not None:
         parts.append(f"this program {torch_size(message.process.bytes)}")
     return ", ".join(parts)
+
+
+def _listed(error: SilentError) -> str:
+    if error.mixed:
+        return f" (the driver lists {name_processes(error.mixed)}; one may be this one)"
+    return f" ({name_processes(error.others)})" if error.others else ""
 
 
 def _stop_others(error: SilentError) -> Iterator[Advice]:

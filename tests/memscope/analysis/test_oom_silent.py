@@ -170,13 +170,14 @@ def test_device_is_not_guessed_among_several() -> None:
     assert "free" not in explanation.figures
 
 
-def test_process_that_may_be_this_one_is_not_named() -> None:
+def test_process_that_may_be_this_one_is_not_blamed() -> None:
     """In a container the driver lists this process by another number."""
     readings = card(free=300 * MIB, allocated=17 * GIB, reserved=18 * GIB)
     listed = {"7": {"bytes": 19 * GIB, "command": None}, "8": {"bytes": 60 * GIB, "command": None}}
     explanation = explain(others(listed), *readings, failure())
     assert explanation.diagnosis == "outside"
-    assert "process 7" not in explanation.why
+    assert "process 8: 60.00 GiB; process 7: 19.00 GiB; one may be this one" in explanation.why
+    assert "process" not in explanation.help[0].reason
     assert "which programs they are" in explanation.unknown[0]
 
 
