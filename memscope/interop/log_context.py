@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from memscope.interop.sizes import SIZE, Size, parse_difference, parse_size
 from memscope.interop.word_pattern import WordPattern, has_word
@@ -238,7 +239,7 @@ class LogContext:
 
     def add(self, line: str, squeezed: str) -> None:
         """Learn from one line, given with and without its white space."""
-        if not has_word(line, _TEACHING):
+        if not _may_teach(line):
             return
         self.add_server(line)
         for match in _OPTION.matches(line):
@@ -269,3 +270,8 @@ class LogContext:
             size = parse(printed) or parse(f"{printed}bytes")
             if size is not None:
                 self.accounts[name] = size
+
+
+@lru_cache(maxsize=32)
+def _may_teach(line: str) -> bool:
+    return has_word(line, _TEACHING)

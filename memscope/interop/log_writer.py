@@ -40,9 +40,14 @@ class Writer:
 
     def coarser(self) -> tuple[Writer, ...]:
         """All that may be called the same with less said: itself first, nobody at the end."""
+        if not self.place and len(self.ranks) < 2:  # most are so, of jobs of many ranks
+            return (self, _NOBODY) if self.ranks else (self,)
         ranks = [self.ranks[:count] for count in range(len(self.ranks), -1, -1)]
         places = (self.place, "") if self.place else ("",)
         return tuple(Writer(place, each) for place in places for each in ranks)
+
+
+_NOBODY = Writer()
 
 
 def find_writer(prefix: str) -> Writer:

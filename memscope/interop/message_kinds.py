@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 from memscope.interop import (
@@ -51,17 +52,26 @@ def parse(kind: str, text: str) -> Message | None:
     return oom_figures.parse_message(kind, text)
 
 
-def all_starts(needles: Needles, text: str) -> list[tuple[int, str]]:
-    """Place and kind of each message that begins in ``text``, in order; one a place.
+@lru_cache(maxsize=32)  # the ranks of a job say the same
+def strong_starts(text: str) -> tuple[tuple[int, str], ...]:
+    """Place and kind of each message that begins in ``text`` and says more, in order."""
+    return _all_starts(STRONG, text)
 
-    ``text`` is searched once for each needle, however many messages are in it.
-    """
+
+@lru_cache(maxsize=32)
+def vague_starts(text: str) -> tuple[tuple[int, str], ...]:
+    """The same of those that say no more than that memory ran out."""
+    return _all_starts(VAGUE, text)
+
+
+def _all_starts(needles: Needles, text: str) -> tuple[tuple[int, str], ...]:
+    """One a place. ``text`` is searched once for each needle, however many messages are in it."""
     found: dict[int, str] = {}
     for needle, kind in needles:
         if needle in text:
             for begin in _begins(kind, needle, text):
                 found.setdefault(begin, kind)
-    return sorted(found.items())
+    return tuple(sorted(found.items()))
 
 
 def _begins(kind: str, needle: str, text: str) -> Iterator[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import BinaryIO
 
 from memscope.interop import log_context, message_kinds
@@ -20,7 +21,7 @@ from memscope.interop.log_repeats import LogRepeats
 from memscope.interop.log_search import Line, LogSearch
 from memscope.interop.log_time import Stamp, read_stamp
 from memscope.interop.log_writer import Writer, find_writer
-from memscope.interop.message_kinds import STRONG, VAGUE, Message, all_starts
+from memscope.interop.message_kinds import Message, strong_starts, vague_starts
 from memscope.interop.oom_formats import OomMessage
 from memscope.interop.open_message import MAX_MESSAGE_CHARACTERS, Begun, OpenMessage
 from memscope.interop.server_refusals import Refusal
@@ -165,17 +166,17 @@ class _Reader:
         is_suspicious = line.has_word and _SUSPICIOUS.search(line.text) is not None
         if not is_suspicious and not half:
             return None
-        starts = all_starts(STRONG, squeezed)
+        starts = strong_starts(squeezed)
         open_ = self._open.get(source)
         if open_ is not None and open_.is_vague:
             return None  # it goes on here, and may say more
         if open_ is not None or (starts and starts[0][0] > _BACKEND_CHARACTERS):
             return Begun(squeezed, starts) if starts else None
         tail = half or _tail(source, line.before)
-        earlier = all_starts(STRONG, tail + squeezed) if tail else []
+        earlier = strong_starts(tail + squeezed) if tail else ()
         if earlier and earlier[0][0] < len(tail):
             return Begun(tail + squeezed, earlier)
-        starts = starts or all_starts(VAGUE, squeezed)[:1]
+        starts = starts or vague_starts(squeezed)[:1]
         if starts:
             return Begun(squeezed, starts)
         if is_suspicious and len(self._halves) < MAX_OPEN:
@@ -207,7 +208,7 @@ class _Reader:
             message = OpenMessage(
                 kind, number, source, text[begin:end], writer, self._context, stamp
             )
-            message.said = _quote(line.text) if message.is_vague else ""
+            message.said = _quote(split_prefix(line.text)[1]) if message.is_vague else ""
             self._open[source] = message
             self._deadline = min(self._deadline or message.last_line, message.last_line)
         self._settle(source, number)
@@ -228,9 +229,11 @@ class _Reader:
             self._deadline = min(self._deadline, message.last_line)
 
     def _close_old(self, number: int) -> None:
-        for source in [key for key, message in self._open.items() if message.last_line < number]:
+        last = {source: message.last_line for source, message in self._open.items()}
+        for source in [source for source, line in last.items() if line < number]:
             self._close(source)
-        self._deadline = min((each.last_line for each in self._open.values()), default=0)
+            del last[source]
+        self._deadline = min(last.values(), default=0)
 
     def _close(self, source: str) -> None:
         message = self._open.pop(source, None)
@@ -261,9 +264,9 @@ class _Reader:
         self._found.append(found)
 
 
-def _quote(line: str) -> str:
-    """What ``line`` says around the first word that made it be looked at."""
-    text = split_prefix(line)[1]
+@lru_cache(maxsize=32)
+def _quote(text: str) -> str:
+    """What ``text`` says around the first word that made it be looked at."""
     word = _SUSPICIOUS.search(text)
     begin = max(word.start() - _QUOTED_CHARACTERS // 2, 0) if word else 0
     return plain(text[begin : begin + _QUOTED_CHARACTERS])

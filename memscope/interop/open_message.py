@@ -8,7 +8,7 @@ from memscope.interop import oom_figures, oom_formats
 from memscope.interop.log_context import LogContext
 from memscope.interop.log_time import Stamp
 from memscope.interop.log_writer import Writer
-from memscope.interop.message_kinds import STRONG, all_starts
+from memscope.interop.message_kinds import strong_starts
 
 MAX_MESSAGE_CHARACTERS = 2000
 
@@ -24,7 +24,7 @@ class Begun:
     """Messages that begin in ``text``: place and kind of each, one or more."""
 
     text: str
-    starts: list[tuple[int, str]]
+    starts: tuple[tuple[int, str], ...]
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class OpenMessage:
     def extend(self, text: str) -> None:
         """Read on; what began vaguely may go on as a message that says more."""
         self.text += text
-        starts = all_starts(STRONG, self.text) if self.is_vague else []
+        starts = strong_starts(self.text) if self.is_vague else ()
         if starts:
             self.kind, self.text = starts[0][1], self.text[starts[0][0] :]
             self.last_line = self.line + self._most_lines
