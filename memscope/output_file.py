@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from memscope.errors import MemscopeError
-from memscope.whole_file import check_free
+from memscope.whole_file import check_free, writing
 
 try:
     import fcntl
@@ -83,21 +83,15 @@ def check_writable(path: Path, *, force: bool, to_force: str = "--force") -> Non
 
     ``to_force``: how its reader would write that it may be overwritten.
     """
-    if path.is_symlink() and not path.is_dir() and (path.is_file() or not path.exists()):
-        raise MemscopeError(
-            f"{path} is a link, and a recording is not written through one.",
-            f"Name the file that it leads to: {os.path.realpath(path)}",
-        )
-    if path.is_dir():
-        raise MemscopeError(f"{path} is a folder.", f"Name a file in it: {path / 'run.mscope'}")
+    with writing(path):
+        if path.is_symlink() and not path.is_dir() and (path.is_file() or not path.exists()):
+            raise MemscopeError(
+                f"{path} is a link, and a recording is not written through one.",
+                f"Name the file that it leads to: {os.path.realpath(path)}",
+            )
+        if path.is_dir():
+            raise MemscopeError(f"{path} is a folder.", f"Name a file in it: {path / 'run.mscope'}")
     check_free(path, force=force, to_force=to_force)
-
-
-def unwritable(path: Path, reason: str | None) -> MemscopeError:
-    """What to raise where a recording cannot be begun at ``path``."""
-    return MemscopeError(
-        f"{path} cannot be written ({reason}).", "Name a folder with room that you may write to."
-    )
 
 
 def _identify(file: IO[bytes]) -> tuple[int, int] | None:

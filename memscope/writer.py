@@ -19,12 +19,13 @@ from typing import Self
 from memscope.backlog import Backlog
 from memscope.emitter import Emitter
 from memscope.open_recorders import await_exit, open_recorders
-from memscope.output_file import check_writable, unwritable
+from memscope.output_file import check_writable
 from memscope.pin_signal import PinSignal
 from memscope.probe_list import Probe, ProbeList
 from memscope.retention import DEFAULT_KEEP_LAST, parse_keep_last
 from memscope.rows import Row, make_emit
 from memscope.segments import Segments
+from memscope.whole_file import writing
 
 SAMPLE_SECONDS = 0.1  # between two looks of the writer's thread at probes and rows
 FLUSH_SECONDS = 0.5
@@ -264,6 +265,7 @@ class Recorder(Emitter):
     def leave_in_child(self) -> None:
         """After a fork the file belongs to the parent alone."""
         self._switch_off()
+        self._turn = threading.RLock()  # a thread that is not here may have held it
         self._closing = True
         self.stopped = "forked"
         with contextlib.suppress(ValueError):
@@ -311,12 +313,10 @@ def record(
 
 def _begin(path: Path, limit: int | None, *, force: bool) -> Segments:
     check_writable(path, force=force, to_force="force=True")
-    try:
+    with writing(path):
         if force and path.exists():
             from memscope.chain import remove_recording
 
             remove_recording(path)  # readers of the old file keep what they have
         absolute = Path(os.path.abspath(path))  # the program may go to another folder
         return Segments(absolute, limit, _clock())
-    except OSError as error:
-        raise unwritable(path, error.strerror) from None

@@ -15,6 +15,7 @@ from memscope.text import clean
 from memscope.whole_file import appearing, check_free
 
 TITLE = "memscope check"
+_BEGIN = f"<?xml version='1.0' encoding='utf-8'?>\n<testsuites name=\"{TITLE}\"".encode()
 
 
 def write_junit(path: Path, runs: Sequence[CheckedRun], *, force: bool) -> None:
@@ -27,25 +28,23 @@ def write_junit(path: Path, runs: Sequence[CheckedRun], *, force: bool) -> None:
 
 def check_junit(path: Path, *, force: bool) -> None:
     """Raises MemscopeError where the file cannot go to ``path``; one of before is replaced."""
-    is_ours = is_verdicts(path)
-    if path.is_file() and not (force or is_ours):
+    check_free(path, force=True)
+    if path.is_file() and not (force or is_verdicts(path)):
         raise MemscopeError(
             f"{path} exists, and was not written by `{TITLE}`.",
             "Name another file, or overwrite it with --force.",
         )
-    check_free(path, force=force or is_ours)
 
 
 def is_verdicts(path: Path) -> bool:
     """Whether the file begins as one of ours does: other tools' results are not ours to replace."""
-    if not path.is_file():
-        return False
     try:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
-            _, root = next(ET.iterparse(file, ["start"]))
-    except (OSError, ET.ParseError, StopIteration):
+            return file.read(len(_BEGIN)) == _BEGIN
+    except OSError:
         return False
-    return bool(root.tag == "testsuites" and root.get("name") == TITLE)
 
 
 def junit_tree(runs: Sequence[CheckedRun]) -> ET.Element:

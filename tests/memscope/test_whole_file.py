@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,7 @@ def test_the_new_one_is_for_the_readers_of_the_old_one(tmp_path: Path) -> None:
         ("file/page.html", "file is no folder"),
         ("null", "null is no ordinary file"),
         ("folder", "folder is a folder"),
+        ("n" * 256, "cannot be written .File name too long.*shorter"),
     ],
 )
 def test_places_that_take_no_file_are_named(tmp_path: Path, name: str, problem: str) -> None:
@@ -77,3 +80,35 @@ def test_places_that_take_no_file_are_named(tmp_path: Path, name: str, problem: 
         check_free(tmp_path / name, force=True)
     with pytest.raises(MemscopeError, match=problem):
         write(tmp_path / name, "new")
+
+
+def test_the_longest_name_is_written(tmp_path: Path) -> None:
+    path = tmp_path / ("\u00e9" * 127)  # of two bytes each
+    write(path, "new")
+    assert path.read_text() == "new"
+
+
+def test_a_link_of_a_stranger_is_not_written_through(tmp_path: Path) -> None:
+    """In a folder for all, such as /tmp, under the name that the unfinished file might have."""
+    stranger = tmp_path / "theirs"
+    stranger.write_text("theirs")
+    link = tmp_path / f".page.html.{os.getpid()}"
+    link.symlink_to(stranger)
+    write(tmp_path / "page.html", "new")
+    assert (stranger.read_text(), link.is_symlink()) == ("theirs", True)
+
+
+def test_a_folder_that_nobody_may_look_into_is_said(tmp_path: Path) -> None:
+    path = DeniedPath(tmp_path / "page.html")
+    with pytest.raises(MemscopeError, match=r"Permission denied.*Name a folder"):
+        check_free(path, force=True)
+    with pytest.raises(MemscopeError, match=r"Permission denied.*Name a folder"):
+        write(path, "new")
+
+
+class DeniedPath(type(Path())):  # type: ignore[misc]
+    """In a folder that its owner alone may look into."""
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """As the system answers, whoever asks (root may look everywhere)."""
+        raise PermissionError(errno.EACCES, "Permission denied")

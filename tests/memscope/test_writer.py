@@ -220,6 +220,23 @@ def test_a_living_child_does_not_keep_its_parents_file_running(tmp_path: Path) -
         os.kill(child, signal.SIGKILL)
 
 
+def test_a_child_does_not_wait_for_what_another_thread_held_at_the_fork(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys, threading\n"
+        "held, forked = threading.Event(), threading.Event()\n"
+        "def hold():\n"
+        "    with recorder._turn: held.set(); forked.wait()\n"
+        "def begin(): threading.Thread(target=hold).start(); held.wait()\n"
+        "os.register_at_fork(before=begin, after_in_parent=forked.set)\n"  # inside of memscope's
+        "from memscope import Recorder\n"
+        "recorder = Recorder(sys.argv[1])\n"
+        "child = os.fork()\n"
+        "if child == 0: signal.alarm(10); recorder.flush(1.0); recorder.close(); os._exit(0)\n"
+        "print(os.waitpid(child, 0)[1])\n"
+    )
+    assert run_script(script, tmp_path / "run.mscope").stdout == "0\n"
+
+
 def test_a_recorder_left_open_is_closed_at_exit(tmp_path: Path) -> None:
     script = "import sys, memscope; memscope.Recorder(sys.argv[1]).mark('x')"
     assert run_script(script, tmp_path / "run.mscope").returncode == 0

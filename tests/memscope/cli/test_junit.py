@@ -137,7 +137,11 @@ def test_what_it_wrote_before_is_replaced_unasked(memscope: Run, whole: Path, cu
         "<testsuites",
         '<testsuites name="pytest tests"><testsuite name="a" tests="3"/></testsuites>',
         '<page><testsuites name="memscope check"/></page>',
+        '<?xml version="1.0" encoding="big5"?><testsuites name="memscope check"/>',
+        '<?xml version="1.0" encoding="rot13"?><testsuites name="memscope check"/>',
+        "<a" + "a" * 40_000_000,
     ],
+    ids=range(8),
 )
 def test_results_of_others_are_not_replaced_unasked(memscope: Run, whole: Path, text: str) -> None:
     out = whole.with_suffix(".xml")
