@@ -133,9 +133,7 @@ class RunSummary:
 
     def is_alike(self, process: Process) -> bool:
         """Whether ``process`` is of the holder's kind and held about as much."""
-        holder = self.holder
-        is_near = (process.held_bytes or 0) >= ALIKE_SHARE * (holder.held_bytes or 0)
-        return process.kind == holder.kind and is_near
+        return _are_alike(process, self.holder)
 
     @property
     def sentence(self) -> str | None:
@@ -192,7 +190,8 @@ class RunSummary:
     @property
     def _alike(self) -> list[Process]:
         """Those that held about as much as the holder, itself among them."""
-        return [process for process in self.processes if self.is_alike(process)]
+        holder = self.holder  # found once, not for each of many
+        return [process for process in self.processes if _are_alike(process, holder)]
 
     def to_json(self) -> dict[str, Any]:
         """The first process as ever; where there are several, all of them and the holder's pid."""
@@ -215,6 +214,11 @@ def summarize_run(parts: Sequence[tuple[str, Summary]]) -> RunSummary:
             for path, summary in parts
         )
     )
+
+
+def _are_alike(process: Process, holder: Process) -> bool:
+    is_near = (process.held_bytes or 0) >= ALIKE_SHARE * (holder.held_bytes or 0)
+    return process.kind == holder.kind and is_near
 
 
 def _precedence(process: Process) -> tuple[int, int, float]:

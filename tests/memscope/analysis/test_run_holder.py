@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from memscope import events
-from memscope.analysis.run_summary import RunSummary, summarize_run
+from memscope.analysis import run_summary
+from memscope.analysis.run_summary import Process, RunSummary, summarize_run
 from memscope.analysis.summary import summarize
 from memscope.analysis.timeline import Timeline
 from tests.memscope.analysis.build import HEADER, Event, event, fact, make_batch, state
@@ -103,3 +104,20 @@ def test_ranks_alike_on_the_host_are_not_singled_out() -> None:
     assert run.sentence.endswith(
         " 2 processes with steps are alike in peak host RSS: 1.00 GiB each."
     )
+
+
+def test_the_holder_is_not_looked_for_anew_for_each_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = run_of(*((rank, [*RANK, *device(GIB)]) for rank in range(40)))
+    asked = 0
+
+    def count(process: Process) -> tuple[int, int, float]:
+        nonlocal asked
+        asked += 1
+        return precedence(process)
+
+    precedence = run_summary._precedence
+    monkeypatch.setattr(run_summary, "_precedence", count)
+    assert str(run.sentence).startswith("40 processes")
+    assert asked <= 10 * 40
