@@ -23,11 +23,26 @@ class Negligible:
 
 @dataclass(frozen=True, slots=True)
 class Highest:
-    """A value of one device: the highest of those that the process used, where it used several."""
+    """A value of one device: the highest of those that the process used, where it used several.
+
+    ``is_lowest``: the lowest of them instead.
+    """
 
     value: float
     device: int
     devices: int
+    is_lowest: bool = False
+
+    @property
+    def place(self) -> str | None:
+        """The device, where there are several."""
+        return f"cuda:{self.device}" if self.devices > 1 else None
+
+    @property
+    def of(self) -> str | None:
+        """The same in words."""
+        rank = "lowest" if self.is_lowest else "highest"
+        return f"{self.place}, the {rank} of {self.devices} GPUs" if self.place else None
 
 
 Measured = float | Missing
@@ -55,17 +70,10 @@ class Figure:
 def make_figure(name: str, unit: str, measured: Measured | Negligible | Highest) -> Figure:
     """The figure of what was measured, or of why not."""
     if isinstance(measured, Highest):
-        return _highest(name, unit, measured)
+        value = float(measured.value)
+        return Figure(name, value, unit, device=measured.place, of=measured.of)
     if isinstance(measured, Negligible):
         return Figure(name, measured.value, unit, measured.reason, is_negligible=True)
     if isinstance(measured, Missing):
         return Figure(name, None, unit, measured.reason, measured.is_applicable)
     return Figure(name, float(measured), unit)
-
-
-def _highest(name: str, unit: str, found: Highest) -> Figure:
-    if found.devices == 1:
-        return Figure(name, float(found.value), unit)
-    device = f"cuda:{found.device}"
-    of = f"{device}, the highest of {found.devices} GPUs"
-    return Figure(name, float(found.value), unit, device=device, of=of)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from memscope.analysis.figure import Figure, Measured, Missing, make_figure
+from memscope.analysis.figure import Figure, Highest, Missing, make_figure
 from memscope.analysis.figures import figures
 from memscope.analysis.growth import measure_growth
 from memscope.analysis.limits import Limit
 from memscope.analysis.memory import find_device
 from memscope.analysis.metric_names import BY_NAME, PEAK_REGISTERS
 from memscope.analysis.metrics import MetricReadings
-from memscope.analysis.quantity import Term
+from memscope.analysis.quantity import Quantity, Term
 from memscope.analysis.timeline import Timeline
 
 NO_STEP_AFTER_WARMUP = "no reading of it was taken within a step after warm-up"
@@ -22,36 +23,46 @@ def measure(timeline: Timeline, limits: Sequence[Limit] = ()) -> dict[str, Figur
     found = figures(timeline)
     for limit in limits:
         if not limit.quantity.is_figure and limit.figure not in found:
-            measured = _measure_quantity(timeline, limit, found)
-            found[limit.figure] = make_figure(limit.figure, limit.unit, measured)
+            measured = _measure_quantity(timeline, limit.quantity, found)
+            found[limit.figure] = replace(measured, name=limit.figure, unit=limit.unit)
     return found
 
 
-def _measure_quantity(timeline: Timeline, limit: Limit, found: Mapping[str, Figure]) -> Measured:
-    quantity = limit.quantity
+def _measure_quantity(
+    timeline: Timeline, quantity: Quantity, found: Mapping[str, Figure]
+) -> Figure:
     over = _measure_term(timeline, quantity.over, found)
-    if quantity.under is None or isinstance(over, Missing):
+    if quantity.under is None or over.value is None:
         return over
     under = _measure_term(timeline, quantity.under, found)
-    if isinstance(under, Missing):
-        return under
-    return over / under if under else Missing(f"{quantity.under.name} is 0")
+    return under if under.value is None else _divide(over, under)
 
 
-def _measure_term(timeline: Timeline, term: Term, found: Mapping[str, Figure]) -> Measured:
+def _divide(over: Figure, under: Figure) -> Figure:
+    """The ratio of two that have values, and of which devices they are."""
+    assert over.value is not None
+    if not under.value:
+        return make_figure(over.name, "ratio", Missing(f"{under.name} is 0"))
+    places = dict.fromkeys(filter(None, (over.device, under.device)))
+    of = " / ".join(places) or None
+    return Figure(over.name, over.value / under.value, "ratio", device=of, of=of)
+
+
+def _measure_term(timeline: Timeline, term: Term, found: Mapping[str, Figure]) -> Figure:
     if term.metric:
-        return measure_metric(timeline, term.metric, term.statistic, term.device)
+        measured = measure_metric(timeline, term.metric, term.statistic, term.device)
+        return make_figure(term.name, term.unit or "", measured)
     figure = found.get(term.name)
     if figure is None:
-        return Missing("this recording has no such part")
+        return make_figure(term.name, "", Missing("this recording has no such part"))
     if figure.value is None:
-        return Missing(f"{term.name}: {figure.reason}", figure.is_applicable)
-    return figure.value
+        return replace(figure, reason=f"{term.name}: {figure.reason}")
+    return figure
 
 
 def measure_metric(
     timeline: Timeline, metric: str, statistic: str, device: int | None = None
-) -> Measured:
+) -> Highest | Missing:
     """One statistic of a metric; of several devices the highest, of "min" the lowest.
 
     Peak, min and end are those of all readings, and exact; a peak takes the register in as well,
@@ -63,17 +74,37 @@ def measure_metric(
         return _why_missing(timeline, metric, device)
     if statistic == "growth":
         return _fastest(timeline, known)
-    if statistic == "peak" and metric in PEAK_REGISTERS:
-        register = _on_device(timeline.metric(PEAK_REGISTERS[metric]), device)
-        return max(each.series.peak for each in (*known.values(), *register.values()))
+    if statistic == "peak":
+        registers = timeline.metric(PEAK_REGISTERS.get(metric, ""))
+        return _highest(_peaks(known, _on_device(registers, device)))
     if statistic in ("p95", "median"):
         share = 0.95 if statistic == "p95" else 0.5
-        found = [each.inside.percentile(share) for each in known.values() if len(each.inside)]
-        return max(found) if found else Missing(NO_STEP_AFTER_WARMUP)
-    series = [each.series for each in known.values()]
+        inside = {place: each.inside for place, each in known.items() if len(each.inside)}
+        found = {place: each.percentile(share) for place, each in inside.items()}
+        return _highest(found) if found else Missing(NO_STEP_AFTER_WARMUP)
     if statistic == "min":
-        return min(each.floor for each in series)
-    return max(each.peak if statistic == "peak" else each.latest for each in series)
+        return _highest({place: each.series.floor for place, each in known.items()}, is_lowest=True)
+    return _highest({place: each.series.latest for place, each in known.items()})
+
+
+def _peaks(*readings: Mapping[int, MetricReadings]) -> dict[int, float]:
+    peaks: dict[int, float] = {}
+    for found in readings:
+        for place, each in found.items():
+            peaks[place] = max(each.series.peak, peaks.get(place, each.series.peak))
+    return peaks
+
+
+def _highest(values: Mapping[int, float], *, is_lowest: bool = False) -> Highest:
+    """The highest and its device; what was read without one is of the first."""
+    first = next((device for device in values if device >= 0), 0)
+    choose = min if is_lowest else max
+    found: dict[int, float] = {}
+    for place, value in values.items():
+        device = place if place >= 0 else first
+        found[device] = choose(value, found.get(device, value))
+    device = choose(found, key=lambda each: found[each])
+    return Highest(found[device], device, len(found), is_lowest)
 
 
 def _on_device(
@@ -87,11 +118,13 @@ def _on_device(
     return {-1: readings[-1]} if device == 0 and -1 in readings else {}
 
 
-def _fastest(timeline: Timeline, known: dict[int, MetricReadings]) -> Measured:
-    growths = [measure_growth(timeline, each.series) for each in known.values()]
-    slopes = [growth.slope for growth in growths if not isinstance(growth, Missing)]
-    missing = next((growth for growth in growths if isinstance(growth, Missing)), None)
-    return max(slopes) if slopes or missing is None else missing
+def _fastest(timeline: Timeline, known: dict[int, MetricReadings]) -> Highest | Missing:
+    growths = {place: measure_growth(timeline, each.series) for place, each in known.items()}
+    slopes = {
+        place: growth.slope for place, growth in growths.items() if not isinstance(growth, Missing)
+    }
+    missing = next((growth for growth in growths.values() if isinstance(growth, Missing)), None)
+    return _highest(slopes) if slopes or missing is None else missing
 
 
 def _why_missing(timeline: Timeline, metric: str, device: int | None) -> Missing:

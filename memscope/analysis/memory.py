@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memscope.analysis.figure import Highest, Measured, Missing
@@ -44,6 +44,16 @@ def find_devices(timeline: Timeline) -> dict[int, Device]:
         for index, key in sorted((used | named).items())
         if isinstance(timeline.facts[key], dict)
     }
+
+
+def name_devices(devices: Sequence[Device]) -> str:
+    """ "H200", "2 × H200", or "H200 and 1 more" where they differ; empty where there is none."""
+    if not devices:
+        return ""
+    name, count = devices[0].name, len(devices)
+    if any(device.name != name for device in devices):
+        return f"{name} and {count - 1} more"
+    return name if count == 1 else f"{count} × {name}"
 
 
 def find_device(timeline: Timeline) -> Device | None:

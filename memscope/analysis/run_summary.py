@@ -41,10 +41,7 @@ class Process:
     @property
     def device_words(self) -> str:
         """The same as a table says it."""
-        if self.device_bytes is None:
-            return "not measured"
-        count = sum(size > 0 for size in self.summary.device_peaks.values())
-        return format_bytes(self.device_bytes) + (f" on {count} GPUs" if count > 1 else "")
+        return self.summary.held_words
 
     @property
     def host_bytes(self) -> int | None:

@@ -12,11 +12,12 @@ from memscope.analysis.layers import LayerMemory
 from memscope.analysis.ledger import Ledger, make_ledgers
 from memscope.analysis.limits import RECORDING, Limit, Verdict, judge
 from memscope.analysis.measure import measure
-from memscope.analysis.memory import Device, find_device, held_by_device, host_bytes
+from memscope.analysis.memory import Device, find_devices, held_by_device, host_bytes, name_devices
 from memscope.analysis.sentences import write_sentences
 from memscope.analysis.timeline import Timeline
 from memscope.header import Header
 from memscope.storage import State
+from memscope.units import format_bytes
 
 MAX_DEPTH = 32
 
@@ -25,8 +26,9 @@ MAX_DEPTH = 32
 class Summary:
     """Everything that a screen shows as a number comes from here or from the timeline.
 
-    ``device_peaks``: GPU → the most held there; empty where not measured. ``host_bytes``: the most
-    resident on the host. ``own_steps``: of ``steps``, those that the program itself showed.
+    ``devices``: by index, as the program named them or torch used them. ``device_peaks``: GPU → the
+    most held there; empty where not measured. ``host_bytes``: the most resident on the host.
+    ``own_steps``: of ``steps``, those that the program itself showed.
     """
 
     header: Header
@@ -37,7 +39,7 @@ class Summary:
     sentences: tuple[str, ...]
     ledgers: tuple[Ledger, ...]
     layers: tuple[LayerMemory, ...]
-    device: Device | None
+    devices: Mapping[int, Device]
     device_peaks: Mapping[int, int]
     host_bytes: int | None
     batches: int
@@ -48,9 +50,33 @@ class Summary:
     other_steps: int
 
     @property
+    def device(self) -> Device | None:
+        """The first device; None where there is none."""
+        return next(iter(self.devices.values()), None)
+
+    @property
+    def used_devices(self) -> tuple[Device, ...]:
+        """Those on which something was held; all of them where that was not measured."""
+        held = [self.devices[index] for index in self.devices if self.device_peaks.get(index)]
+        return tuple(held or self.devices.values())
+
+    @property
+    def device_name(self) -> str:
+        """Of those: "H200", "2 × H200", or "H200 and 1 more"; empty where there is none."""
+        return name_devices(self.used_devices)
+
+    @property
     def device_bytes(self) -> int | None:
         """The most held on all GPUs, each one's peak added; None where not measured."""
         return sum(self.device_peaks.values()) if self.device_peaks else None
+
+    @property
+    def held_words(self) -> str:
+        """The same for people: "17.0 GiB on 2 GPUs"."""
+        if self.device_bytes is None:
+            return "not measured"
+        count = sum(size > 0 for size in self.device_peaks.values())
+        return format_bytes(self.device_bytes) + (f" on {count} GPUs" if count > 1 else "")
 
     def to_json(self) -> dict[str, Any]:
         """What ``--json`` prints."""
@@ -94,13 +120,13 @@ def summarize(
         sentences=write_sentences(timeline, state),
         ledgers=make_ledgers(timeline),
         layers=timeline.layer_memory,
-        device=find_device(timeline),
+        devices=find_devices(timeline),
         device_peaks=held_by_device(timeline),
         host_bytes=host_bytes(timeline),
         batches=timeline.batches,
         events=timeline.events,
         steps=len(timeline.steps),
-        own_steps=timeline.own_steps,
+        own_steps=len(timeline.own_steps),
         warmup_steps=timeline.warmup_steps,
         other_steps=timeline.other_steps,
     )

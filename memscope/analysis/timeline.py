@@ -153,9 +153,10 @@ class Timeline:
         return bool(self.facts.get(SOURCE_FACT) == "second")
 
     @property
-    def own_steps(self) -> int:
-        """Steps that the program showed: those that stood for a second each are left out."""
-        return 0 if self.are_steps_seconds else len(self.steps) - self.other_steps
+    def own_steps(self) -> Steps:
+        """Steps that the program showed: those that were made of another sign are left out."""
+        steps = self.steps
+        return steps.after(len(steps) if self.are_steps_seconds else self.other_steps)
 
     @property
     def warmup_steps(self) -> int:

@@ -14,6 +14,7 @@ from memscope.analysis.figure_definition import (
 )
 from memscope.analysis.link import link_ratio
 from memscope.analysis.residency import ONLY_WARMUP
+from memscope.analysis.timeline import Timeline
 
 WINDOW = "programs with a residency window over their layers"
 SMALLER = "What is resident follows from the window: another --keep or --policy changes it."
@@ -29,9 +30,14 @@ def _residency(field: str) -> Measure:
     return measure
 
 
+def why_no_durations(timeline: Timeline) -> Missing | None:
+    """Why nothing tells how long steps took; None where it is known, or will be at a step's end."""
+    return NO_STEPS if timeline.are_steps_seconds else None
+
+
 def _step_duration(results: Results) -> Measured:
-    if results.timeline.are_steps_seconds:
-        return NO_STEPS
+    if missing := why_no_durations(results.timeline):
+        return missing
     steps = results.timeline.measured_steps
     return float(np.median(steps.duration_ns)) / 1e6 if len(steps) else ONLY_WARMUP
 

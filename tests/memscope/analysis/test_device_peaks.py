@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from memscope import events
 from memscope.analysis.limits import parse_limit
 from memscope.analysis.summary import Summary, summarize
@@ -69,6 +71,66 @@ def test_the_drivers_count_is_in_the_sum_and_not_in_the_figure() -> None:
     found = summary_of(*rows, held(1, 3 * GIB, "nvml.process_bytes"))
     assert found.device_peaks == {0: GIB, 1: 3 * GIB}
     assert found.figures["memory.peak_bytes"].value == GIB
+
+
+@pytest.mark.parametrize(
+    ("limit", "actual"),
+    [
+        ("torch.reserved_bytes.peak <= 8 GiB", "20.0 GiB (cuda:1, the highest of 2 GPUs)"),
+        ("torch.reserved_bytes.end <= 8 GiB", "20.0 GiB (cuda:1, the highest of 2 GPUs)"),
+        ("torch.reserved_bytes.min >= 8 GiB", "2.00 GiB (cuda:0, the lowest of 2 GPUs)"),
+        ("torch.reserved_bytes[cuda:0].peak <= 8 GiB", "2.00 GiB"),
+        ("torch.allocated_bytes.peak <= 8 GiB", "3.00 GiB (cuda:0, the highest of 2 GPUs)"),
+        ("torch.reserved_bytes.min / torch.allocated_bytes.end <= 1", "100.0% (cuda:0)"),
+        (
+            "torch.allocated_bytes.end / torch.reserved_bytes.peak <= 1",
+            "10.0% (cuda:0 / cuda:1)",
+        ),
+        ("torch.reserved_bytes.peak / memory.peak_bytes <= 1", "100.0% (cuda:1)"),
+        ("host.rss_bytes.peak <= 1 GiB", "1.00 MiB"),
+    ],
+)
+def test_a_limit_on_a_metric_says_of_which_device_it_is(limit: str, actual: str) -> None:
+    allocated = [held(device, 2 * GIB - device, "torch.allocated_bytes") for device in (0, 1)]
+    register = held(0, 3 * GIB, "torch.peak_allocated_bytes")
+    rss = sample("host.rss_bytes", 1, MIB)
+    rows = [card(0), card(1), held(0, 2 * GIB), held(1, 20 * GIB), *allocated, register, rss]
+    assert summary_of(*rows, limit=limit).verdicts[0].actual == actual
+
+
+def test_growth_says_of_which_device_it_is() -> None:
+    rows = [card(0), card(1)]
+    for step in range(60):
+        for device in (0, 1):
+            size = GIB + step * device * MIB
+            row = sample("torch.allocated_bytes", 10 * step + 1, size) | {"device": device}
+            rows.append(row)
+        rows.append(event(events.STEP, 10 * step + 5, step=step, duration_ns=5))
+    found = summary_of(*rows, limit="torch.allocated_bytes.growth <= 1 KiB").verdicts[0]
+    assert (found.verdict, found.of) == ("fail", "cuda:1, the highest of 2 GPUs")
+
+
+def test_a_reading_without_a_device_is_of_the_first() -> None:
+    rows = [card(0), sample("torch.reserved_bytes", 1, GIB), held(0, 2 * GIB)]
+    limit = "torch.reserved_bytes.peak <= 8 GiB"
+    assert summary_of(*rows, limit=limit).verdicts[0].actual == "2.00 GiB"
+
+
+def test_several_devices_have_one_name() -> None:
+    other = fact("cuda.1", {"name": "A100", "kind": "cuda", "total_bytes": 40 * GIB})
+    assert summary_of().device_name == ""
+    assert summary_of(card(0), held(0, GIB)).device_name == "H200"
+    assert summary_of(card(0), card(1)).device_name == "2 × H200"
+    assert summary_of(card(0), other, held(0, GIB), held(1, GIB)).device_name == "H200 and 1 more"
+    assert summary_of(other, card(0), held(0, 0), held(1, GIB)).device_name == "A100"
+
+
+def test_own_steps_are_those_after_the_seconds() -> None:
+    rows = [fact("run.step_source", "second")]
+    rows += [event(events.STEP, at * 10**9, step=at, duration_ns=10**9) for at in range(3)]
+    assert len(fold(rows).own_steps) == 0
+    rows += [fact("run.step_source", "optimizer"), event(events.STEP, 4 * 10**9, step=3)]
+    assert fold(rows).own_steps.step.tolist() == [3]
 
 
 def test_a_step_of_a_second_has_no_duration() -> None:
