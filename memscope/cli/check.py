@@ -15,9 +15,9 @@ from memscope.text import clean
 from memscope.whole_file import check_free
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from memscope.analysis.limits import Limit
+    from memscope.analysis.limits import Limit, Verdict
     from memscope.analysis.summary import Summary
     from memscope.cli.checking import Checked, CheckedRun
 
@@ -154,30 +154,35 @@ def _lines(checked: Checked, checked_run: CheckedRun) -> list[str]:
     shown = verdict_lines(defaults)
     if shown:
         lines += [f"defaults{', shown only' if named else ''}{note}", *shown]
-    names = dict.fromkeys(verdict.figure for verdict in defaults if verdict.value is None)
-    if names:
-        lines.append(f"without a value: {_grouped(list(names), summary)}")
-    return [*lines, _conclusion(checked, checked_run)]
+    return [*lines, *_without_value(summary), _conclusion(checked, checked_run)]
 
 
-def _grouped(names: Sequence[str], summary: Summary) -> str:
-    """The names; where no device is recorded, how many are of its memory."""
-    from memscope.analysis.absent import absent_of_device
+def _without_value(summary: Summary) -> Iterator[str]:
+    """Figures whose defaults have nothing to judge; of an absent device how many."""
+    from memscope.analysis.absent import unjudged_words
 
-    absent = {figure.name for figure in absent_of_device(summary)}
-    words = [name for name in names if name not in absent]
-    if count := len(names) - len(words):
-        words.append(f"{count} figures of device memory, as no GPU is recorded (--json lists them)")
-    return ", ".join(words)
+    unjudged = [verdict for verdict in _possible_defaults(summary) if verdict.value is None]
+    if names := dict.fromkeys(verdict.figure for verdict in unjudged):
+        yield f"without a value: {', '.join(names)}"
+    if words := unjudged_words(summary):
+        yield f"{words} (--json lists them)"
+
+
+def _possible_defaults(summary: Summary) -> list[Verdict]:
+    """Defaults, without those on the memory of a device where none is recorded."""
+    from memscope.analysis.absent import absent_defaults
+
+    absent = absent_defaults(summary)
+    return [each for each in summary.verdicts if not each.is_named and each not in absent]
 
 
 def _conclusion(checked: Checked, checked_run: CheckedRun) -> str:
     summary = checked.summary
     named = [verdict for verdict in summary.verdicts if verdict.is_named]
-    counting = named or summary.verdicts
+    counting = named or _possible_defaults(summary)
     held = sum(verdict.verdict in ("pass", "warn") for verdict in counting)
     broken = [verdict for verdict in checked_run.breaking(checked) if verdict.value is not None]
-    idle = sum(verdict.verdict == "not applicable" for verdict in named)
+    idle = sum(verdict.verdict == "not applicable" for verdict in counting)
     unjudged = sum(verdict.value is None for verdict in counting) - idle
     words = ["1 limit holds" if held == 1 else f"{held} limits hold"]
     for count, what in (

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from memscope.analysis.absent import absent_of_device
+from memscope.analysis.absent import absent_of_device, absent_words
 from memscope.analysis.versions import find_versions
 from memscope.cli.layers import layer_lines
 from memscope.cli.ledger import ledger_lines
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from memscope.analysis.figure import Figure
+    from memscope.analysis.memory import Device
     from memscope.analysis.summary import Summary
 
 PARTIAL = " (partial)"
@@ -165,15 +166,22 @@ def _model(summary: Summary) -> str:
 
 
 def _device(summary: Summary) -> str:
-    device = summary.device
-    if device is None:
-        count = len(absent_of_device(summary))
-        what = f"{count} figures of device memory are absent (--json lists them)"
-        return f"no GPU is recorded; {what}" if count else ""
+    devices = summary.used_devices
+    if not devices:
+        absent = absent_words(summary)
+        return f"{absent} (--json lists them)" if absent else ""
+    sizes = dict.fromkeys(map(_sizes, devices))
+    each = " each" if len(devices) > 1 and len(sizes) == 1 and any(sizes) else ""
+    host = ["no GPU"] if devices[0].is_host else []
+    words = [summary.device_name, *filter(None, sizes)]
+    return ", ".join([*words[:-1], words[-1] + each, *host])
+
+
+def _sizes(device: Device) -> str:
     sizes = [f"{format_bytes(device.total_bytes)} in all"] if device.total_bytes else []
     if device.limit_bytes and device.limit_bytes != device.total_bytes:
         sizes.append(f"limited to {format_bytes(device.limit_bytes)}")
-    return ", ".join([device.name, *sizes, *(["no GPU"] if device.is_host else [])])
+    return ", ".join(sizes)
 
 
 def _policy(summary: Summary) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from memscope import events
 from memscope.analysis.figures import FIGURES
 from memscope.analysis.metric_names import METRICS
 from tests.memscope.analysis.build import event, fact
@@ -116,13 +117,49 @@ def test_farther_limits_on_other_figures_stand(memscope: Run, whole: Path, tmp_p
 def test_what_could_not_be_judged_is_not_counted_as_broken(memscope: Run, tmp_path: Path) -> None:
     """Of a program without any device one default alone has a value."""
     path = write_recording(tmp_path / "plain.mscope", [fact("run.kind", "q8-decode")])
-    unjudged = sum(len(row.limits) for row in FIGURES) - 1
+    of_device = sum(len(row.limits) for row in FIGURES) - 2  # of errors and of requests
     found = memscope("check", path)
-    assert found.out.endswith(f"\n1 limit holds, {unjudged} could not be judged.\n")
-    absent = "11 figures of device memory, as no GPU is recorded (--json lists them)"
-    assert f"\nwithout a value: oom.request_rate, {absent}\n" in found.out
+    absent = f"so {of_device} default limits are not judged (--json lists them)"
+    assert found.code == 0
+    assert found.out.endswith(
+        "\nwithout a value: oom.request_rate\nno GPU is recorded; 26 figures of device memory are "
+        f"absent, {absent}\n1 limit holds, 1 not applicable.\n"
+    )
     found = memscope("check", path, *limits("oom.engine_count > 0", "memory.peak_bytes <= 1"))
     assert found.out.endswith("\n0 limits hold, 1 broken, 1 could not be judged.\n")
+
+
+def test_of_nothing_measured_no_limit_holds(memscope: Run, tmp_path: Path) -> None:
+    path = write_recording(tmp_path / "plain.mscope", [event(events.MARK, 1, name="up")])
+    found = memscope("check", path)
+    assert found.code == 0
+    assert found.out.endswith("\n0 limits hold, 1 could not be judged, 1 not applicable.\n")
+
+
+def test_a_named_limit_on_an_absent_device_is_counted(memscope: Run, tmp_path: Path) -> None:
+    path = write_recording(tmp_path / "plain.mscope", [fact("run.kind", "q8-decode")])
+    found = memscope("check", path, *limits("memory.peak_ratio", "oom.engine_count"))
+    assert found.code == 1
+    assert found.out.endswith("\n1 limit holds, 1 could not be judged.\n")
+    assert "so 11 default limits are not judged" in found.out
+
+
+def test_a_limit_on_a_metric_names_the_device(memscope: Run, tmp_path: Path) -> None:
+    gpu = {"name": "H200", "kind": "cuda", "total_bytes": 80 << 30}
+    rows = [fact(f"cuda.{device}", gpu) for device in (0, 1)]
+    rows += [
+        event(
+            events.SAMPLE, 1, name="torch.reserved_bytes", bytes=(1 + device) << 30, device=device
+        )
+        for device in (0, 1)
+    ]
+    path = write_recording(tmp_path / "two.mscope", rows)
+    found = memscope("check", path, *limits("torch.reserved_bytes.peak <= 1 GiB"))
+    assert "2.00 GiB (cuda:1, the highest of 2 GPUs)" in found.out
+    figures = json.loads(
+        memscope("check", path, "--json", *limits("torch.reserved_bytes.peak <= 1")).out
+    )
+    assert figures["figures"]["torch.reserved_bytes.peak"]["of"] == "cuda:1, the highest of 2 GPUs"
 
 
 def test_a_limit_that_does_not_apply_is_counted_as_such(memscope: Run, whole: Path) -> None:

@@ -186,3 +186,22 @@ def test_processes_without_a_gpu_list_nothing_twice(memscope: Run, tmp_path: Pat
     assert out.count("no GPU is recorded; ") == 2
     assert "memory.peak_bytes" not in out
     assert out.count("host.rss_bytes is not sampled") == 1
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ({"name": "H200", "total_bytes": 80 << 30}, "2 × H200, 80.0 GiB in all each"),
+        (
+            {"name": "A100", "total_bytes": 40 << 30},
+            "H200 and 1 more, 80.0 GiB in all, 40.0 GiB in all",
+        ),
+    ],
+)
+def test_several_devices_are_named(
+    memscope: Run, tmp_path: Path, second: dict[str, object], words: str
+) -> None:
+    first = {"name": "H200", "kind": "cuda", "total_bytes": 80 << 30}
+    rows = [fact("cuda.0", first), fact("cuda.1", {"kind": "cuda"} | second)]
+    out = memscope("summary", write_recording(tmp_path / "two.mscope", rows)).out
+    assert f"device     {words}\n" in out
