@@ -69,8 +69,10 @@ def subtitle(summary: Summary) -> str:
     header = summary.header
     started = datetime.fromtimestamp(header.started_at_ns / 1e9, UTC)
     parts = [f"{started:%Y-%m-%d %H:%M:%S} UTC", f"host {header.host}", f"process {header.pid}"]
-    if device := summary.device:
-        parts.append(f"{device.name}, no GPU" if device.is_host else device.name)
+    if devices := summary.used_devices:
+        host = ", no GPU" if devices[0].is_host else ""
+        held = f", peak {summary.held_words}" if len(devices) > 1 else ""
+        parts.append(f"{summary.device_name}{host}{held}")
     return plain(" · ".join(parts))
 
 

@@ -12,7 +12,7 @@ from memscope_dashboards.html.block_chart import draw_blocks
 from memscope_dashboards.html.chart import Chart
 from memscope_dashboards.html.memory_chart import draw_memory
 from memscope_dashboards.html.residency_chart import draw_residency
-from memscope_dashboards.html.step_charts import draw_durations, draw_work
+from memscope_dashboards.html.step_charts import draw_durations, draw_work, step_word
 
 
 def draw_charts(timeline: Timeline, residency_map: ResidencyMap) -> tuple[Chart, ...]:
@@ -28,7 +28,7 @@ def draw_charts(timeline: Timeline, residency_map: ResidencyMap) -> tuple[Chart,
 
 def _draw_layers(timeline: Timeline, residency_map: ResidencyMap) -> Iterator[Chart]:
     if has_window(timeline):
-        yield draw_residency(residency_map)
+        yield draw_residency(residency_map, step_word(timeline))
 
 
 def _draw_map(timeline: Timeline) -> Iterator[Chart]:

@@ -16,6 +16,7 @@ from memscope_dashboards.html.chart import ByteAxis, Chart, style
 from memscope_dashboards.html.device_memory import Band, DeviceMemory, Line, read_device_memory
 from memscope_dashboards.html.facts import device_words
 from memscope_dashboards.html.markup import escape
+from memscope_dashboards.html.step_charts import step_word
 
 PROCESS_METRIC = "host.rss_bytes"
 MAX_MARKS = 12
@@ -53,7 +54,7 @@ def draw_memory(timeline: Timeline) -> Chart:
         _draw_process(figure, process, row=len(heights))
     _add_moments(figure, timeline)
     figure.update_xaxes(title_text="seconds since the recording started", row=len(heights), col=1)
-    return Chart("memory", title, _note(device, memory, unused), figure)
+    return Chart("memory", title, _note(device, memory, unused, step_word(timeline)), figure)
 
 
 def _place(device: Device | None, memory: DeviceMemory) -> str:
@@ -153,11 +154,13 @@ def _moments(timeline: Timeline) -> Iterator[tuple[int, str, str]]:
         yield oom.t_ns, "out of memory", "limit"
 
 
-def _note(device: Device | None, memory: DeviceMemory, unused: UnusedMemory | None) -> str:
+def _note(
+    device: Device | None, memory: DeviceMemory, unused: UnusedMemory | None, word: str
+) -> str:
     words = []
     if memory.bands:
         words.append(
-            "The bands are what the device held at the end of each step, by kind: weights ready "
+            f"The bands are what the device held at the end of each {word}, by kind: weights ready "
             "for compute, in flight, idle in the weight pool, and the KV cache."
         )
     if unused is not None:

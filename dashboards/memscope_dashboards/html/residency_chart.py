@@ -11,23 +11,26 @@ from memscope_dashboards.html.chart import Chart, style
 TITLE = "Which layers had to be uploaded"
 
 
-def draw_residency(residency_map: ResidencyMap) -> Chart:
-    """One cell a layer and step, or a layer and a few steps where there are many."""
+def draw_residency(residency_map: ResidencyMap, word: str = "step") -> Chart:
+    """One cell a layer and step, or a layer and a few steps where there are many.
+
+    ``word``: what a step is.
+    """
     layers, columns = residency_map.shares.shape
     if not layers or not columns:
         return Chart("residency", TITLE, "No upload of a layer was recorded: nothing to draw.")
     width = residency_map.width
-    figure = go.Figure(_cells(residency_map))
+    figure = go.Figure(_cells(residency_map, word))
     style(figure, height=min(max(7 * layers, 190), 520) + 80, hovermode="closest")
     figure.update_layout(margin_t=28)
-    figure.update_xaxes(title_text="step", showgrid=False)
+    figure.update_xaxes(title_text=word, showgrid=False)
     figure.update_yaxes(title_text="layer", autorange="reversed", showgrid=False)
-    return Chart("residency", TITLE, _note(width), figure, _legend(width))
+    return Chart("residency", TITLE, _note(width, word), figure, _legend(width, word))
 
 
-def _cells(residency_map: ResidencyMap) -> go.Heatmap:
+def _cells(residency_map: ResidencyMap, word: str) -> go.Heatmap:
     width = residency_map.width
-    where = "step %{x}" if width == 1 else f"{width} steps around %{{x:.0f}}"
+    where = f"{word} %{{x}}" if width == 1 else f"{width} {word}s around %{{x:.0f}}"
     what = "uploaded: %{z:.0f}" if width == 1 else "uploaded in %{z:.0%} of them"
     return go.Heatmap(
         z=residency_map.shares.astype(np.float32),
@@ -43,17 +46,17 @@ def _cells(residency_map: ResidencyMap) -> go.Heatmap:
     )
 
 
-def _note(width: int) -> str:
-    words = "Layers run from top to bottom, steps from left to right; lm_head is left out."
+def _note(width: int, word: str) -> str:
+    words = f"Layers run from top to bottom, {word}s from left to right; lm_head is left out."
     if width > 1:
         words += (
-            f" A column holds {width:,} steps: the darker, the more of them uploaded the layer."
+            f" A column holds {width:,} {word}s: the darker, the more of them uploaded the layer."
         )
     return words
 
 
-def _legend(width: int) -> tuple[tuple[str, str], ...]:
-    steps = "in this step" if width == 1 else "in every step of the column"
+def _legend(width: int, word: str) -> tuple[tuple[str, str], ...]:
+    steps = f"in this {word}" if width == 1 else f"in every {word} of the column"
     return (
         ("--map-held", "already on the device"),
         ("--map-uploaded", f"had to be uploaded {steps}"),

@@ -11,6 +11,7 @@ from memscope.analysis.program import has_window
 from memscope.analysis.series import Series
 from memscope.analysis.timeline import Steps, Timeline
 from memscope.analysis.weight_pool import why_no_calls
+from memscope.analysis.window_figures import why_no_durations
 from memscope_dashboards.html.chart import Chart, style, thin
 
 NO_STEP = "No step has ended in this recording: nothing to draw."
@@ -36,16 +37,16 @@ def draw_work(timeline: Timeline) -> Iterator[Chart]:
     parts += [] if missing else [CALLS]
     if not parts:
         return
-    title = f"{' and '.join(parts).capitalize()} in each step"
-    if not len(timeline.steps):
+    title = f"{' and '.join(parts).capitalize()} in each {step_word(timeline)}"
+    steps = drawn_steps(timeline)
+    if not len(steps):
         yield Chart("work", title, NO_STEP)
         return
     note = f" Driver calls are not drawn: {missing.reason}." if missing else ""
-    yield Chart("work", title, _note(timeline) + note, _draw_parts(timeline, parts))
+    yield Chart("work", title, _note(timeline, steps) + note, _draw_parts(timeline, steps, parts))
 
 
-def _draw_parts(timeline: Timeline, parts: Sequence[str]) -> go.Figure:
-    steps = timeline.steps
+def _draw_parts(timeline: Timeline, steps: Steps, parts: Sequence[str]) -> go.Figure:
     figure = make_subplots(rows=len(parts), cols=1, shared_xaxes=True, vertical_spacing=0.09)
     height = 190 * len(parts) + (0 if len(parts) > 1 else 60)
     style(figure, height=height, barmode="stack", bargap=_gap(_durations(steps)))
@@ -57,14 +58,16 @@ def _draw_parts(timeline: Timeline, parts: Sequence[str]) -> go.Figure:
         title = part if part == CALLS else unit
         figure.update_yaxes(rangemode="tozero", title_text=title, row=row, col=1)
         figure.update_yaxes(**_at_least(figure, row), row=row, col=1)
-    figure.update_xaxes(title_text="step", row=len(parts), col=1)
-    _shade_warmup(figure, timeline)
+    figure.update_xaxes(title_text=step_word(timeline), row=len(parts), col=1)
+    _shade_warmup(figure, timeline, steps)
     return figure
 
 
 def draw_durations(timeline: Timeline) -> Chart:
     """Duration of each step and the part of it in which compute waited for uploads."""
-    steps = timeline.steps
+    if missing := why_no_durations(timeline):
+        return Chart("durations", TIME_TITLE, f"Not drawn: {missing.reason}.")
+    steps = timeline.own_steps
     if not len(steps):
         return Chart("durations", TIME_TITLE, NO_STEP)
     durations = _durations(steps)
@@ -75,8 +78,18 @@ def draw_durations(timeline: Timeline) -> Chart:
     style(figure, height=280, barmode="overlay", bargap=_gap(durations))
     figure.update_yaxes(rangemode="tozero", title_text="ms")
     figure.update_xaxes(title_text="step")
-    _shade_warmup(figure, timeline)
-    return Chart("durations", TIME_TITLE, _note(timeline), figure)
+    _shade_warmup(figure, timeline, steps)
+    return Chart("durations", TIME_TITLE, _note(timeline, steps), figure)
+
+
+def step_word(timeline: Timeline) -> str:
+    """What a step is: a second, where the program shows none."""
+    return "second" if timeline.are_steps_seconds else "step"
+
+
+def drawn_steps(timeline: Timeline) -> Steps:
+    """The program's own; where it shows none, the seconds that stand for them."""
+    return timeline.steps if timeline.are_steps_seconds else timeline.own_steps
 
 
 def _durations(steps: Steps) -> Series:
@@ -112,8 +125,9 @@ def _at_least(figure: go.Figure, row: int) -> dict[str, object]:
     return {} if any(trace.y.any() for trace in traces) else {"range": [0, 1], "nticks": 3}
 
 
-def _shade_warmup(figure: go.Figure, timeline: Timeline) -> None:
-    steps, count = timeline.steps, min(timeline.warmup_steps, len(timeline.steps))
+def _shade_warmup(figure: go.Figure, timeline: Timeline, steps: Steps) -> None:
+    """``steps``: those that are drawn, the last ones."""
+    count = len(steps) - len(timeline.measured_steps)
     if not count:
         return
     figure.add_vrect(
@@ -126,11 +140,14 @@ def _shade_warmup(figure: go.Figure, timeline: Timeline) -> None:
     )
 
 
-def _note(timeline: Timeline) -> str:
-    series = _durations(timeline.steps)
+def _note(timeline: Timeline, steps: Steps) -> str:
+    series, word = _durations(steps), step_word(timeline)
     words = "Step 0 is the prefill. " if timeline.facts.get("run.kind") == "q8-decode" else ""
-    if timeline.warmup_steps:
-        words += "The shaded steps are warm-up, which no figure counts."
+    if len(steps) > len(timeline.measured_steps):
+        words += f"The shaded {word}s are warm-up, which no figure counts. "
+    if left := len(timeline.steps) - len(steps):
+        words += f"{left:,} steps before them came of other signs and are left out. "
     if len(series) < series.readings:
-        words += " There are more steps than bars: each bar is the highest of neighbouring steps."
+        bars = f"each bar is the highest of neighbouring {word}s"
+        words += f"There are more {word}s than bars: {bars}."
     return words.strip()

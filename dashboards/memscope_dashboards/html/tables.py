@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from memscope.analysis.absent import absent_defaults, unjudged_words
 from memscope.analysis.figure import Figure
 from memscope.analysis.figures import find_definition
 from memscope.analysis.limits import Verdict
@@ -34,12 +35,15 @@ _GLANCE = {
 
 def render_verdicts(summary: Summary) -> str:
     """What is wrong and what to do, first; then what holds, then what could not be judged."""
-    verdicts = sorted(summary.verdicts, key=lambda verdict: _ORDER.index(verdict.verdict))
+    absent = absent_defaults(summary)
+    possible = [verdict for verdict in summary.verdicts if verdict not in absent]
+    verdicts = sorted(possible, key=lambda verdict: _ORDER.index(verdict.verdict))
     judged = [verdict for verdict in verdicts if verdict.verdict in _ORDER[:3]]
     unjudged = [verdict for verdict in verdicts if verdict.verdict in _ORDER[3:]]
     return (
         f'<section id="verdicts"><h2>{_headline(judged)}{_note(summary)}</h2>'
-        f"{_sentences(summary.sentences)}{_verdict_list(judged)}{_unjudged(unjudged)}</section>"
+        f"{_sentences(summary.sentences)}{_verdict_list(judged)}{_absent(summary)}"
+        f"{_unjudged(unjudged)}</section>"
     )
 
 
@@ -79,6 +83,12 @@ def _verdict(verdict: Verdict) -> str:
         f'<code class="limit">{escape(verdict.limit)}</code>'
         f'<span class="value">{escape(value)}</span>{advice_markup}</li>'
     )
+
+
+def _absent(summary: Summary) -> str:
+    """Of limits on a device, where none is recorded, how many there are."""
+    words = _sentence(unjudged_words(summary))
+    return f'<p class="note">{escape(words)}</p>' if words else ""
 
 
 def _unjudged(verdicts: list[Verdict]) -> str:

@@ -32,7 +32,8 @@ class Snapshot:
     """What is known of a recording at one batch number.
 
     ``summary`` is None until a header was read; ``problem`` says why nothing (more) is read;
-    ``age_s`` is the time since the newest event, by the clocks of both machines.
+    ``age_s`` is the time since the newest event, by the clocks of both machines. ``own_steps``: of
+    ``steps``, those that the program itself showed; ``measured_steps`` come after warm-up.
     """
 
     path: Path
@@ -42,7 +43,8 @@ class Snapshot:
     age_s: float | None = None
     summary: Summary | None = None
     steps: Steps | None = None
-    warmup_steps: int = 0
+    own_steps: Steps | None = None
+    measured_steps: int = 0
     last_ns: int = 0
     device: Device | None = None
     program: Program = field(default_factory=Program)
@@ -155,7 +157,8 @@ class Feed:
             path=self.path,
             summary=summarize(timeline, state, path=str(self.path)),
             steps=timeline.steps,
-            warmup_steps=timeline.warmup_steps,
+            own_steps=timeline.own_steps,
+            measured_steps=len(timeline.measured_steps),
             last_ns=timeline.last_ns,
             device=find_device(timeline),
             program=describe_program(timeline),

@@ -26,6 +26,21 @@ def charts_of(path: Path) -> dict[str, Chart]:
     return {chart.key: chart for chart in charts}
 
 
+def record_seconds(path: Path, *, steps: int = 0, calls: bool = False) -> Path:
+    """Three seconds of a program on the host, then ``steps`` of its own."""
+    recorder = Recorder(path)
+    for source, count, length in (("second", 3, 10**9), ("optimizer", steps, 10**6)):
+        if count:
+            recorder.take_steps(source)
+        for _ in range(count):
+            recorder.sample("host.rss_bytes", bytes=100 * MIB)
+            if calls:
+                recorder.emit(events.DEVICE_MALLOC, -1, bytes=MIB)
+            recorder.emit(events.STEP, recorder.begin_step(), duration_ns=length)
+    recorder.close()
+    return path
+
+
 def record_program(path: Path, *, devices: int = 1, calls: bool = False) -> Path:
     """Three steps; device ``d`` holds 100 / (d + 1) MiB."""
     recorder = Recorder(path)
@@ -101,3 +116,26 @@ def test_one_device_is_not_numbered(tmp_path: Path) -> None:
     assert memory.title == "Memory over time: GPU"
     assert memory.figure is not None
     assert "torch allocated" in [trace.name for trace in memory.figure.data]
+
+
+def test_seconds_are_not_drawn_as_steps(tmp_path: Path) -> None:
+    durations = charts_of(record_seconds(tmp_path / "run.mscope"))["durations"]
+    assert durations.figure is None
+    assert durations.note == "Not drawn: the program shows no steps: one stands for a second."
+
+
+def test_steps_of_the_program_are_drawn_without_the_seconds_before(tmp_path: Path) -> None:
+    durations = charts_of(record_seconds(tmp_path / "run.mscope", steps=4))["durations"]
+    assert durations.figure is not None
+    assert durations.figure.data[0].y.tolist() == [1] * 4
+    (shaded,) = durations.figure.layout.shapes
+    assert (shaded.x0, shaded.x1) == (2.5, 3.5)
+    assert "3 steps before them came of other signs and are left out." in durations.note
+
+
+def test_driver_calls_of_a_program_without_steps_are_drawn_by_the_second(tmp_path: Path) -> None:
+    work = charts_of(record_seconds(tmp_path / "run.mscope", calls=True))["work"]
+    assert work.title == "Driver calls in each second"
+    assert work.figure is not None
+    assert work.figure.layout.xaxis.title.text == "second"
+    assert work.note == "The shaded seconds are warm-up, which no figure counts."

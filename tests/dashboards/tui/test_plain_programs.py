@@ -20,14 +20,17 @@ def sample(t_ns: int, name: str, size: int, **fields: Any) -> dict[str, Any]:
     return {"kind": events.SAMPLE, "t_ns": t_ns, "name": name, "bytes": size, **fields}
 
 
-def trained(path: Path, *, devices: int = 0) -> Path:
-    """Steps of a watched model, on the host or on GPUs."""
+def trained(path: Path, *, devices: int = 0, source: str | None = None) -> Path:
+    """Steps of a watched model, on the host or on GPUs; ``source``: of what they are made."""
     file = GrowingFile(path)
     gpu = {"name": "H200", "kind": "cuda", "total_bytes": 80 * GIB}
     rows: list[dict[str, Any]] = [
         {"kind": events.FACT, "t_ns": 0, "name": f"cuda.{device}", "data": gpu}
         for device in range(devices)
     ]
+    if source is not None:
+        rows.append({"kind": events.FACT, "t_ns": 0, "name": "run.step_source", "data": source})
+        rows.append({"kind": events.FACT, "t_ns": 0, "name": "run.kind", "data": "program"})
     for number in range(4):
         at = number * 20 * MS
         for place in range(devices):
@@ -54,7 +57,7 @@ async def test_a_program_on_the_host_shows_what_it_has_alone(
         above = text.partition("Verdicts")[0]
         for words in (*OF_A_WINDOW, "unused cache", "not applicable", "0 layers"):
             assert words not in above, words
-        assert "nothing is known of a device yet" in above
+        assert "Ledger" not in text
         for words in ("step time 9.00 ms", "host RSS now 350 MiB", "weights now 11.0 MiB"):
             assert words in above
         assert "optimizer state now 22.0 MiB" in above
@@ -80,6 +83,75 @@ async def test_each_device_has_a_line_over_time(tmp_path: Path) -> None:
         assert "8.00 GiB" in rows["reserved 1 "]
         assert "allocated 1" in rows
         assert "Verdicts" in screen_text(pilot)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_is_known_comes_before_one_line_of_what_no_gpu_leaves_out(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    async with live(trained(tmp_path / "run.mscope", source="optimizer"), size) as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 1)
+        text = " ".join(screen_text(pilot).split())
+        _, _, verdicts = text.partition("Verdicts")
+        assert "✓ 1 pass" in verdicts
+        assert "not measured" not in verdicts
+        assert verdicts.index("oom.engine_count") < verdicts.index("no GPU is recorded; 26 figures")
+        for name in ("memory.peak_ratio", "kv.peak_utilisation", "growth.allocated"):
+            assert name not in text
+        await pilot.press("v")
+        await until(pilot, lambda: "Figures" in screen_text(pilot))
+        text = screen_text(pilot)
+        assert text.index("host.peak_bytes") < text.index("memory.peak_bytes")
+
+
+async def test_of_a_gpu_what_is_judged_stands_before_what_is_not(tmp_path: Path) -> None:
+    async with live(trained(tmp_path / "run.mscope", devices=1), (120, 40)) as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 1)
+        text = screen_text(pilot).partition("Verdicts")[2]
+        assert text.index("memory.peak_ratio") < text.index("driver.calls_per_step")
+        assert "no driver call is recorded" in text
+        assert "no GPU is recorded" not in text
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_seconds_are_no_steps(tmp_path: Path, size: tuple[int, int]) -> None:
+    async with live(trained(tmp_path / "run.mscope", source="second"), size) as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 1)
+        text = screen_text(pilot)
+        assert "the program shows none" in text
+        assert "last step" not in text
+        assert "ms a step" not in text
+
+
+async def test_steps_of_the_program_alone_are_drawn(tmp_path: Path) -> None:
+    file = GrowingFile(tmp_path / "run.mscope")
+    rows: list[dict[str, Any]] = []
+    for source, first, length in (("second", 0, 1000 * MS), ("optimizer", 2, 5 * MS)):
+        fact = {"kind": events.FACT, "t_ns": first * 1000 * MS, "name": "run.step_source"}
+        rows.append(fact | {"data": source})
+        for number in (first, first + 1):
+            end = {"kind": events.STEP, "t_ns": (number + 1) * 1000 * MS, "step": number}
+            rows.append(end | {"duration_ns": length})
+    file.append(rows)
+    async with live(tmp_path / "run.mscope") as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 1)
+        row = next(row for row in screen_text(pilot).splitlines() if "ms a step" in row)
+        assert row.split()[-5:] == ["5.00", "ms", "peak", "5.00", "ms"]
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        ((80, 24), "2 × H200"),
+        ((140, 45), "2 × H200, peak 17.0 GiB on 2 GPUs, limit 80.0 GiB each"),
+    ],
+)
+async def test_the_masthead_names_all_devices(
+    tmp_path: Path, size: tuple[int, int], words: str
+) -> None:
+    async with live(trained(tmp_path / "run.mscope", devices=2), size) as pilot:
+        await until(pilot, lambda: shown_batch(pilot) == 1)
+        assert screen_text(pilot).splitlines()[1].rstrip().endswith(words)
 
 
 async def test_many_devices_leave_room_for_steps_and_verdicts(tmp_path: Path) -> None:

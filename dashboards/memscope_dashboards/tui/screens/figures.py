@@ -19,14 +19,15 @@ from memscope_dashboards.tui.widgets.verdicts import ORDER, Verdicts
 
 
 class AllFigures(LinesWidget):
-    """Name, value and definition of each figure; the reason where it has no value."""
+    """Name, value and definition of each figure, those with a value first; the others' reason."""
 
     def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
         """See the class."""
         if snapshot.summary is None:
             return []
         lines = [rule("Figures", (), width)]
-        for figure in snapshot.summary.figures.values():
+        found = snapshot.summary.figures.values()
+        for figure in sorted(found, key=lambda figure: figure.value is None):
             lines += figure_lines(figure, width)
         return lines
 

@@ -6,6 +6,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
+from memscope.analysis.absent import absent_of_device
 from memscope_dashboards.tui.run_feed import RunSnapshot
 from memscope_dashboards.tui.screens.snapshot_screen import SnapshotScreen
 from memscope_dashboards.tui.widgets.counters import Counters
@@ -16,7 +17,7 @@ from memscope_dashboards.tui.widgets.masthead import Masthead
 from memscope_dashboards.tui.widgets.memory_bar import MemoryBar
 from memscope_dashboards.tui.widgets.memory_lines import MemoryLines
 from memscope_dashboards.tui.widgets.processes import Processes
-from memscope_dashboards.tui.widgets.verdicts import ORDER, Verdicts
+from memscope_dashboards.tui.widgets.verdicts import REASONED, Verdicts
 from memscope_dashboards.tui.widgets.waiting import Waiting
 
 WIDE_FROM = (120, 34)
@@ -26,7 +27,8 @@ LEDGER_ROWS = (6, 16)  # in a small terminal, in a large one
 class LiveScreen(SnapshotScreen):
     """One column in a small terminal, two in a large one.
 
-    Of a program without a residency window the ledger stands in the place of layers and weights.
+    Of a program without a residency window the ledger stands in the place of layers and weights;
+    where no device is recorded there is none.
     """
 
     CSS = """
@@ -42,6 +44,7 @@ class LiveScreen(SnapshotScreen):
     LiveScreen.waiting #body { display: none; }
     LedgerLines { display: none; }
     LiveScreen.plain LedgerLines { display: block; }
+    LiveScreen.without-device LedgerLines { display: none; }
     LiveScreen.plain LayerStrip, LiveScreen.plain MemoryBar { display: none; }
     LiveScreen.wide #body { layout: horizontal; padding: 1 2 0 2; }
     LiveScreen.wide Masthead, LiveScreen.wide Processes, LiveScreen.wide Keys { padding: 0 2; }
@@ -76,10 +79,12 @@ class LiveScreen(SnapshotScreen):
         self.query_one(Counters).is_tall = is_wide
         self.query_one(LedgerLines).most_rows = LEDGER_ROWS[is_wide]
         self.query_one(MemoryLines).most_rows = max(event.size.height - 20, 2)
-        self.query_one(Verdicts).with_reasons = ORDER[:3] if is_wide else ORDER[:2]
+        self.query_one(Verdicts).with_reasons = REASONED if is_wide else REASONED[:2]
 
     def show(self, found: RunSnapshot, *, is_paused: bool) -> None:
         """Draw what changed."""
         self.set_class(found.snapshot.summary is None, "waiting")
         self.set_class(not found.snapshot.program.has_window, "plain")
+        summary = found.snapshot.summary
+        self.set_class(summary is not None and bool(absent_of_device(summary)), "without-device")
         super().show(found, is_paused=is_paused)

@@ -104,10 +104,12 @@ def place(snapshot: Snapshot, name: str) -> str:
 
 
 def step_line(snapshot: Snapshot) -> Line:
-    """Number of the last step that ended."""
-    if snapshot.steps is None or not len(snapshot.steps):
-        return (("no step has ended", "dim"),)
-    return (("last step ", "dim"), (f"{int(snapshot.steps.step[-1]):,}", "strong"))
+    """Number of the last step of the program's own that ended."""
+    if snapshot.own_steps is None or not len(snapshot.own_steps):
+        has_ended = snapshot.steps is not None and len(snapshot.steps) > 0
+        nothing = "the program shows none" if has_ended else "no step has ended"
+        return ((nothing, "dim"),)
+    return (("last step ", "dim"), (f"{int(snapshot.own_steps.step[-1]):,}", "strong"))
 
 
 def cell_line(cell: Cell, width: int) -> Line:

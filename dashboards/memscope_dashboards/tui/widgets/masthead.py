@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memscope.analysis.memory import Device
+from memscope.analysis.summary import Summary
 from memscope.text import clean
 from memscope.units import format_bytes, format_seconds
 from memscope_dashboards.tui.feed import Snapshot
@@ -33,7 +34,7 @@ class Masthead(LinesWidget):
                 spread(
                     settings_line(facts, is_short=width < WIDE_FROM)
                     or command_line(snapshot.summary.header.command),
-                    device_line(snapshot.device, is_short=width < WIDE_FROM),
+                    device_line(snapshot.summary, is_short=width < WIDE_FROM),
                     width,
                 )
             )
@@ -102,17 +103,30 @@ def command_line(words: Sequence[str]) -> Line:
     return ((clean(" ".join(words), 120), "text") if words else ("no settings recorded", "dim"),)
 
 
-def device_line(device: Device | None, *, is_short: bool) -> Line:
-    """The device by its kind: a host device is never called a GPU."""
-    if device is None:
-        return (("no device recorded", "dim"),)
-    name, kind = clean(device.name, 32), clean(device.kind, 16)
+def device_line(summary: Summary, *, is_short: bool) -> Line:
+    """The devices by their kind: a host device is never called a GPU."""
+    if not summary.used_devices:
+        return (("no GPU is recorded", "dim"),)
+    first, name = summary.used_devices[0], clean(summary.device_name, 40)
+    kind, is_one = clean(first.kind, 16), len(summary.used_devices) == 1
     if is_short:
-        return ((f"{kind} device" if device.is_host else name, "text"),)
-    usable = device.usable_bytes
-    limit = format_bytes(usable) if usable else "not known"
-    label = name if name.lower().startswith(kind) else f"{kind} device {name}"
-    return ((label, "text"), (", limit ", "dim"), (limit, "text"))
+        return ((f"{kind} device" if first.is_host else name, "text"),)
+    is_plain = not is_one or name.lower().startswith(kind)
+    held: Line = () if is_one else ((", peak ", "dim"), (summary.held_words, "text"))
+    label = name if is_plain else f"{kind} device {name}"
+    return (
+        (label, "text"),
+        *held,
+        (", limit ", "dim"),
+        (limit_words(summary.used_devices), "text"),
+    )
+
+
+def limit_words(devices: Sequence[Device]) -> str:
+    """What may be used of a device; of each where they differ."""
+    sizes = [device.usable_bytes for device in devices]
+    words = dict.fromkeys(format_bytes(size) if size else "not known" for size in sizes)
+    return ", ".join(words) + (" each" if len(sizes) > 1 and len(words) == 1 else "")
 
 
 def alarms(snapshot: Snapshot) -> list[tuple[str, str]]:

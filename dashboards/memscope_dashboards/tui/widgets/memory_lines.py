@@ -107,25 +107,32 @@ def memory_curve(found: MetricSeries, end: float | None, *, is_fullest: bool) ->
 
 
 def step_curves(snapshot: Snapshot) -> Iterator[Curve]:
-    """Duration and uploads, if any, of each step; steps of warm-up may stand out over the top."""
-    steps = snapshot.steps
-    if steps is None or not len(steps):
-        return
-    ms = np.maximum(steps.duration_ns, 0) / 1e6
+    """Duration of each step of the program's own, and uploads, if any."""
+    steps, own = snapshot.steps, snapshot.own_steps
+    if own is not None and len(own):
+        ms = np.maximum(own.duration_ns, 0) / 1e6
+        yield step_curve(snapshot, ("ms a step", "time", "ms"), own.end_ns, ms)
     has_uploads = snapshot.program.has_window and can_exist(snapshot, "residency.uploads_per_step")
-    uploads = (("uploads", "count", steps.uploads, "layers"),) if has_uploads else ()
-    for label, role, values, unit in (("ms a step", "time", ms, "ms"), *uploads):
-        measured = values[snapshot.warmup_steps :]
-        yield Curve(
-            label=label,
-            role=role,
-            t_ns=steps.end_ns,
-            values=values,
-            ceiling=float((measured if len(measured) else values).max()),
-            latest=format_value(float(values[-1]), unit),
-            peak=format_value(float(values.max()), unit),
-            rank=1,
-        )
+    if steps is not None and len(steps) and has_uploads:
+        yield step_curve(snapshot, ("uploads", "count", "layers"), steps.end_ns, steps.uploads)
+
+
+def step_curve(
+    snapshot: Snapshot, words: tuple[str, str, str], t_ns: Array, values: Array
+) -> Curve:
+    """``words``: label, role and unit. Steps of warm-up may stand out over the top."""
+    label, role, unit = words
+    measured = values[-snapshot.measured_steps :] if snapshot.measured_steps else values
+    return Curve(
+        label=label,
+        role=role,
+        t_ns=t_ns,
+        values=values,
+        ceiling=float(measured.max()),
+        latest=format_value(float(values[-1]), unit),
+        peak=format_value(float(values.max()), unit),
+        rank=1,
+    )
 
 
 def draw_row(curve: Curve, span_ns: tuple[int, int], width: int) -> Line:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memscope.analysis.absent import absent_defaults, unjudged_words
 from memscope.analysis.limits import Verdict
 from memscope.text import clean
 from memscope_dashboards.tui.feed import Snapshot
@@ -16,20 +17,26 @@ LOOKS = {
     "not measured": ("?", "dim"),
     "not applicable": ("–", "dim"),
 }
-ORDER = ("fail", "warn", "not measured", "pass", "not applicable")
+ORDER = ("fail", "warn", "pass", "not measured", "not applicable")
+REASONED = ("fail", "warn", "not measured")  # where there is room; else the first two
 SHORT = {"not applicable": "n/a"}
 
 
 class Verdicts(LinesWidget):
-    """As many verdicts as fit; where some do not, the last line says how many."""
+    """As many verdicts as fit: what is judged before what is not.
 
-    with_reasons: tuple[str, ...] = ("fail", "warn")
+    Of default limits on a device, where none is recorded, one line says how many there are.
+    """
+
+    with_reasons: tuple[str, ...] = REASONED[:2]
 
     def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
         """See the class."""
         if snapshot.summary is None:
             return [rule("Verdicts", (), width)]
-        verdicts = sorted(snapshot.summary.verdicts, key=lambda each: ORDER.index(each.verdict))
+        absent = absent_defaults(snapshot.summary)
+        possible = [each for each in snapshot.summary.verdicts if each not in absent]
+        verdicts = sorted(possible, key=lambda each: ORDER.index(each.verdict))
         lines = [rule("Verdicts", tally(verdicts), width)]
         notes = [text for text in snapshot.summary.sentences if text not in pressing(snapshot)]
         urgent = [each for each in verdicts if each.verdict in ("fail", "warn")]
@@ -39,6 +46,7 @@ class Verdicts(LinesWidget):
             lines += note_lines(note, width)
         for verdict in verdicts[len(urgent) :]:
             lines += self._verdict_lines(verdict, width)
+        lines += paragraph(unjudged_words(snapshot.summary), "dim", width)
         return cut(lines, height, width) if height else lines
 
     def _verdict_lines(self, verdict: Verdict, width: int) -> list[Line]:
