@@ -73,13 +73,14 @@ class Block:
         """Its lines in order; asks before each one whether the next is wanted as well."""
         text, size, place, counted = self.text, len(self.text), self.start, self.start
         while place < size:
-            word = self._next_word(place)
+            end = self._end(place)
+            is_long = end - place > LINE_CHARACTERS // 2  # its first word says where it is cut
+            word = self._next_word(place, place if is_long else end)
             if not wants_all():
                 if word < 0:
                     break
                 place = max(text.rfind("\n", place, word) + 1, place, word - LINE_CHARACTERS // 2)
-            end = text.find("\n", place, place + LINE_CHARACTERS)
-            end = min(place + LINE_CHARACTERS, size) if end < 0 else end
+                end = self._end(place)
             self._search.lines += text.count("\n", counted, place)
             counted = place
             yield Line(
@@ -91,8 +92,16 @@ class Block:
             place = end + (text[end : end + 1] == "\n")
         self._search.lines += text.count("\n", counted, size)
 
-    def _next_word(self, place: int) -> int:
-        """Where the next word begins at ``place`` or after it; -1 where there is none."""
+    def _end(self, place: int) -> int:
+        """Where the line ends that begins at ``place``; one too long is cut."""
+        end = self.text.find("\n", place, place + LINE_CHARACTERS)
+        return min(place + LINE_CHARACTERS, len(self.text)) if end < 0 else end
+
+    def _next_word(self, place: int, end: int) -> int:
+        """Where a word begins at ``place`` or after it: any before ``end``, else the next one.
+
+        -1 where there is none.
+        """
         nearest = -1
         for word, found in list(self._found.items()):
             if found < place:
@@ -101,6 +110,8 @@ class Block:
                     del self._found[word]
                     continue
                 self._found[word] = found
+            if found < end:
+                return found
             if nearest < 0 or found < nearest:
                 nearest = found
         return nearest

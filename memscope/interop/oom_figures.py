@@ -12,6 +12,7 @@ import re
 
 from memscope.interop.oom_formats import BACKEND, OomMessage
 from memscope.interop.sizes import SIZE, Size, parse_size
+from memscope.interop.word_pattern import has_word
 
 # What NVML gives where it has no figure for a process: (2**64 - 1) bytes, printed in GiB.
 UNAVAILABLE_BYTES = 1 << 60
@@ -61,7 +62,7 @@ _WORDS_BEFORE = tuple(words for words, _ in _BEFORE)
 _OTHER_PROCESS = _pattern(r"Process\d{1,10}hasSIZEmemory")
 _VARIABLE = re.compile(r"PYTORCH_(?:[A-Z]{2,8}_)?ALLOC_CONF")
 _HINT = re.compile(r"trysetting(?:PYTORCH_\w{2,20}=)?(max_split_size_mb|expandable_segments)")
-END = re.compile(r"unallocated\.|total(?:byPyTorch)?\)|cached\)|morethan1EB")
+_ENDS = ("unallocated.", "totalbyPyTorch)", "total)", "cached)", "morethan1EB")
 
 _ASYNC = {
     "allocated": _pattern(r"Currentlyallocated:SIZE"),
@@ -102,6 +103,11 @@ def parse_message(kind: str, text: str) -> OomMessage | None:
     return OomMessage(kind, detail=_detail(text))
 
 
+def has_end(text: str) -> bool:
+    """Whether a message of torch's caching allocator is whole."""
+    return has_word(text, _ENDS)
+
+
 def _parse_torch(text: str) -> OomMessage:
     found = _name_sizes(text)
     allocated, cached, reserved = found["allocated"], found["cached"], found["reserved"]
@@ -128,7 +134,7 @@ def _parse_torch(text: str) -> OomMessage:
         other_processes=_other_processes(text),
         has_unreadable_process=is_unreadable,
         is_beyond_exabyte="Triedtoallocatemorethan1EB" in text[:80],
-        is_cut=END.search(text) is None,
+        is_cut=not has_end(text),
         is_sentence="hasatotalcapac" in text,
         variable=variable[0] if variable else "",
         hint=hint[1] if hint else "",

@@ -64,7 +64,7 @@ class OpenMessage:
 
     def note_end(self, number: int) -> None:
         """Wait for less where its end has been seen by line ``number``."""
-        if self.kind == "torch" and oom_figures.END.search(self.text):
+        if self.kind == "torch" and oom_figures.has_end(self.text):
             self.last_line = min(self.last_line, number + _LINES_AFTER_END)
 
     @property
