@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memscope.cli.opening import add_warmup
+from memscope.cli.output import check_apart
+from memscope.cli.run_summary import file_notes
 from memscope.cli.verdicts import verdict_lines
 from memscope.errors import MemscopeError
 from memscope.text import clean
@@ -72,11 +74,15 @@ def run(args: argparse.Namespace) -> int:
     if not args.recordings:
         raise MemscopeError("No recording is named.", "Write `memscope check RECORDING`.")
     from memscope.cli.checking import check_runs, read_rules
+    from memscope.run_files import find_run
 
-    _check_outputs(args)
+    files = [find_run(argument) for argument in args.recordings]
+    _check_outputs(args, [path for each in files for path in each.paths])
     rules = read_rules(args)
-    runs = check_runs(args.recordings, rules, warm_up=args.warm_up)
+    runs = check_runs(files, rules, warm_up=args.warm_up)
     _show(runs, as_json=args.json)
+    for note in dict.fromkeys(note for each in files for note in file_notes(each)):
+        print(f"memscope: {note}", file=sys.stderr)
     if args.junit is not None:
         from memscope.cli.junit import write_junit
 
@@ -86,8 +92,10 @@ def run(args: argparse.Namespace) -> int:
     return _exit_code(runs)
 
 
-def _check_outputs(args: argparse.Namespace) -> None:
+def _check_outputs(args: argparse.Namespace, sources: Sequence[Path]) -> None:
     """Before the work. Raises MemscopeError."""
+    for name in filter(None, (args.junit, args.write_baseline)):
+        check_apart(Path(name), sources)
     if args.junit is not None:
         from memscope.cli.junit import check_junit
 

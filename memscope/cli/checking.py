@@ -28,7 +28,7 @@ from memscope.configuration import (
 )
 from memscope.errors import MemscopeError
 from memscope.recording import Recording
-from memscope.run_files import find_run
+from memscope.run_files import RunFiles
 
 SECTION = "recording"
 
@@ -131,10 +131,10 @@ def _find_baseline(args: argparse.Namespace, configured: Configuration) -> Basel
 
 
 def check_runs(
-    arguments: Sequence[str], rules: Rules, *, warm_up: int | None
+    files: Sequence[RunFiles], rules: Rules, *, warm_up: int | None
 ) -> tuple[CheckedRun, ...]:
-    """Judge each process of the runs that are named. Raises MemscopeError."""
-    runs = [find_run(argument).paths for argument in arguments]
+    """Judge each process of the runs in ``files``. Raises MemscopeError."""
+    runs = [each.paths for each in files]
     count = sum(map(len, runs))
     checked, number = [], 0
     for paths in runs:

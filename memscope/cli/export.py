@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memscope.cli.output import check_apart
 from memscope.cli.run_summary import file_notes
 from memscope.whole_file import appearing
 
@@ -46,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     from memscope.run_files import find_run
 
     path, files = Path(args.output), find_run(args.recording)
+    check_apart(path, files.paths)
     with appearing(path, force=args.force) as unfinished:
         written, states = _WRITERS[args.to](files, unfinished)
     partial = [state for state in states if state.is_partial]

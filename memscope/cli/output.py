@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from memscope.errors import MemscopeError
@@ -19,6 +21,16 @@ def default_path(stem: str, suffix: str) -> Path:
     folder = output_folder()
     paths = (folder / f"{stem}-{number:03d}{suffix}" for number in itertools.count(1))
     return next(path for path in paths if not path.exists())
+
+
+def check_apart(path: Path, sources: Iterable[Path]) -> None:
+    """Raises MemscopeError where ``path`` is one of ``sources``: what is read would be lost."""
+    for source in sources:
+        with contextlib.suppress(OSError):  # one of them is not there
+            if path.samefile(source):
+                raise MemscopeError(
+                    f"{path} is what is read, and is not written over.", "Name another file."
+                )
 
 
 def new_folder(parent: Path) -> Path:

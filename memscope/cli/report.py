@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from memscope.cli.file_kind import HEAD_BYTES, file_kind, unpacked
 from memscope.cli.needs import needing
 from memscope.cli.opening import add_warmup, read_processes
-from memscope.cli.output import output_folder
+from memscope.cli.output import check_apart, output_folder
 from memscope.cli.run_summary import file_notes
 from memscope.errors import MemscopeError
 from memscope.whole_file import appearing, check_free
@@ -68,6 +68,7 @@ def _report_snapshot(args: argparse.Namespace) -> int:
         from memscope_dashboards.html.snapshot_page import render_snapshot
     from memscope.analysis.snapshot_picture import read_snapshot_picture
 
+    check_apart(path, [source])
     check_free(path, force=args.force)
     page = render_snapshot(source.name, read_snapshot_picture(source))
     with appearing(path, force=args.force) as unfinished:
@@ -103,8 +104,9 @@ def write_report(
     from memscope.analysis.run_summary import summarize_run
     from memscope.run_files import find_run
 
-    check_free(path, force=force)  # before the work, too
     files = find_run(source)
+    check_apart(path, files.paths)
+    check_free(path, force=force)  # before the work, too
     parts = list(read_processes(files, at=at, warm_up=warm_up))
     run = summarize_run([(name, summary) for name, summary, _ in parts])
     timelines = [timeline for _, _, timeline in parts]

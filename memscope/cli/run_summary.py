@@ -62,7 +62,7 @@ def file_notes(files: RunFiles) -> list[str]:
         notes.append(f"{runs} there, too; name a file of it to see it.")
     if files.unreadable:
         names = ", ".join(clean(path.name, 60) for path in files.unreadable[:3])
-        notes.append(
-            f"{len(files.unreadable)} files there have no header and are left out: {names}"
-        )
+        count = len(files.unreadable)
+        what = "1 file there has" if count == 1 else f"{count} files there have"
+        notes.append(f"{what} no header and {'is' if count == 1 else 'are'} left out: {names}")
     return notes

@@ -393,3 +393,9 @@ def test_a_program_that_measured_nothing_has_no_baseline(memscope: Run, tmp_path
     path = write_recording(tmp_path / "empty.mscope", [])
     found = memscope("check", path, "--write-baseline", tmp_path / "b.toml")
     assert (found.code, "Nothing was measured" in found.err) == (2, True)
+
+
+def test_files_of_a_run_that_are_left_out_are_named(memscope: Run, whole: Path) -> None:
+    (whole.parent / "torn.mscope").write_bytes(b"torn")
+    found = memscope("check", whole.parent, *limits(KEPT))
+    assert "1 file there has no header and is left out: torn.mscope" in found.err

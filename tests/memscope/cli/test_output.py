@@ -49,6 +49,29 @@ def test_every_output_is_written_through_a_link(
     assert list(target.parent.iterdir()) == [target]
 
 
+@pytest.mark.parametrize("is_linked", [True, False])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "--write-baseline"),
+        ("check", "--junit"),
+        ("export", "--to", "arrow", "-o"),
+        ("export", "--to", "perfetto", "-o"),
+        ("report", "-o"),
+    ],
+)
+def test_what_is_read_is_not_written_over(
+    memscope: Run, whole: Path, tmp_path: Path, words: tuple[str, ...], is_linked: bool
+) -> None:
+    verb, *options = words
+    data, link = whole.read_bytes(), tmp_path / "link"
+    link.symlink_to(whole)
+    path = link if is_linked else whole
+    found = memscope(verb, whole, *options, path, "--force")
+    assert (found.code, whole.read_bytes()) == (2, data)
+    assert f"{path} is what is read, and is not written over. Name another file." in found.err
+
+
 @pytest.mark.parametrize(
     "words", [("run", "-o", "{}", "--force", "x.py"), ("decode", "x", "-o", "{}", "--force")]
 )
