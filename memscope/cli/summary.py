@@ -170,15 +170,16 @@ def _device(summary: Summary) -> str:
     if not devices:
         absent = absent_words(summary)
         return f"{absent} (--json lists them)" if absent else ""
-    sizes = dict.fromkeys(map(_sizes, devices))
+    whole = " in all" if len(devices) == 1 else ""
+    sizes = dict.fromkeys(_sizes(device, whole) for device in devices)
     each = " each" if len(devices) > 1 and len(sizes) == 1 and any(sizes) else ""
-    host = ["no GPU"] if devices[0].is_host else []
-    words = [summary.device_name, *filter(None, sizes)]
-    return ", ".join([*words[:-1], words[-1] + each, *host])
+    words = [summary.device_name, " and ".join(filter(None, sizes)) + each]
+    words += ["no GPU"] if devices[0].is_host else []
+    return ", ".join(filter(None, words))
 
 
-def _sizes(device: Device) -> str:
-    sizes = [f"{format_bytes(device.total_bytes)} in all"] if device.total_bytes else []
+def _sizes(device: Device, whole: str) -> str:
+    sizes = [f"{format_bytes(device.total_bytes)}{whole}"] if device.total_bytes else []
     if device.limit_bytes and device.limit_bytes != device.total_bytes:
         sizes.append(f"limited to {format_bytes(device.limit_bytes)}")
     return ", ".join(sizes)

@@ -191,10 +191,10 @@ def test_processes_without_a_gpu_list_nothing_twice(memscope: Run, tmp_path: Pat
 @pytest.mark.parametrize(
     ("second", "words"),
     [
-        ({"name": "H200", "total_bytes": 80 << 30}, "2 × H200, 80.0 GiB in all each"),
+        ({"name": "H200", "total_bytes": 80 << 30}, "2 × H200, 80.0 GiB each"),
         (
             {"name": "A100", "total_bytes": 40 << 30},
-            "H200 and 1 more, 80.0 GiB in all, 40.0 GiB in all",
+            "H200 and 1 more, 80.0 GiB and 40.0 GiB",
         ),
     ],
 )

@@ -126,7 +126,7 @@ def limit_words(devices: Sequence[Device]) -> str:
     """What may be used of a device; of each where they differ."""
     sizes = [device.usable_bytes for device in devices]
     words = dict.fromkeys(format_bytes(size) if size else "not known" for size in sizes)
-    return ", ".join(words) + (" each" if len(sizes) > 1 and len(words) == 1 else "")
+    return " and ".join(words) + (" each" if len(sizes) > 1 and len(words) == 1 else "")
 
 
 def alarms(snapshot: Snapshot) -> list[tuple[str, str]]:
