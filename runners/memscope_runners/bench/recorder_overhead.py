@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import statistics
@@ -219,12 +220,15 @@ class Halves:
             recorder.flush(WRITE_SECONDS)  # the first readings set things up
             switch.emit = recorder.emit
             clock.stop()
-            for _ in range(pairs):
-                plain_ns, recorded_ns = self._run_pair(*walks, clock)
-                self.plain_ns.append(plain_ns)
-                yield recorded_ns / plain_ns
-            switch.emit, _ = make_emit([])
-            clock.go_on()
+            try:
+                for _ in range(pairs):
+                    plain_ns, recorded_ns = self._run_pair(*walks, clock)
+                    self.plain_ns.append(plain_ns)
+                    yield recorded_ns / plain_ns
+            finally:  # the recorder's thread would hold up the exit for good
+                switch.emit, _ = make_emit([])
+                clock.go_on()
+                recorder.close()
             plain.close()
             recorded.close()
             self._count_rows(recorder)
@@ -234,15 +238,13 @@ class Halves:
         for turn in range(self._turns):
             if turn % 2:
                 plain_ns += plain.take_turn()
-            clock.go_on()
-            recorded_ns += recorded.take_turn()
-            clock.stop()
+            with clock.going():
+                recorded_ns += recorded.take_turn()
             if not turn % 2:
                 plain_ns += plain.take_turn()
         return plain_ns, recorded_ns
 
     def _count_rows(self, recorder: Recorder) -> None:
-        recorder.close()
         self.dropped_rows += recorder.dropped_rows
         with Recording(recorder.path) as recording:
             self.recorded_rows += recording.state.rows
@@ -276,6 +278,15 @@ class RecordedClock:
         """Seconds that were recorded, from an arbitrary moment."""
         with self._gate:
             return time.monotonic() - self._away_seconds
+
+    @contextlib.contextmanager
+    def going(self) -> Iterator[None]:
+        """It goes on for as long as this lasts, and is stopped before and after."""
+        self.go_on()
+        try:
+            yield
+        finally:
+            self.stop()
 
     def stop(self) -> None:
         """Nothing is recorded for now."""

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+import time
+from pathlib import Path
+
 import pytest
 
+from memscope.writer import THREAD_NAME
 from memscope_runners.bench import recorder_overhead
-from memscope_runners.bench.recorder_overhead import TURN_TOKENS, measure
+from memscope_runners.bench.recorder_overhead import (
+    TURN_TOKENS,
+    WARM_UP_TURNS,
+    Halves,
+    Walk,
+    measure,
+)
 from memscope_runners.q8.fetch import open_model
 from memscope_runners.settings import Settings
 
@@ -26,3 +38,25 @@ def test_halves_take_turns_and_all_rows_are_written(monkeypatch: pytest.MonkeyPa
     assert overhead.events_per_token * TURN_TOKENS * 3 > 100
     assert overhead.dropped_rows == 0
     assert overhead.emit_ns > overhead.guard_ns
+
+
+@pytest.mark.parametrize("failing", ["plain", "recorded"])
+def test_a_turn_that_fails_leaves_no_thread_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failing: str
+) -> None:
+    """Nothing would end it: the program would never exit."""
+    monkeypatch.setattr(recorder_overhead, "HALF_SECONDS", 0.01)
+    halves = Halves(open_model("synthetic:tiny"), Settings("past", 2), tmp_path)
+    is_failing = {"plain": lambda recorder: recorder is None, "recorded": bool}[failing]
+
+    def fail(walk: Walk) -> int:
+        if is_failing(walk._decoder._recorder) and next(turns) >= WARM_UP_TURNS:
+            time.sleep(0.3)  # the recorder's thread looks at the clock meanwhile
+            raise RuntimeError("no memory")
+        return take_turn(walk)
+
+    turns, take_turn = itertools.count(), Walk.take_turn
+    monkeypatch.setattr(Walk, "take_turn", fail)
+    with pytest.raises(RuntimeError, match="no memory"):
+        halves.run(2, lambda *_: None)
+    assert THREAD_NAME not in {thread.name for thread in threading.enumerate()}
