@@ -234,6 +234,7 @@ class Recorder(Emitter):
         self._restore_signal()
         if self.stopped is None:
             try:
+                self._write_out()  # what came while another thread forked, for long
                 self._segments.end()
             except OSError as error:
                 self._stop(f"{self.path} cannot be written ({error.strerror})")
@@ -256,11 +257,11 @@ class Recorder(Emitter):
 
     def resume(self) -> None:
         """Go on after a fork."""
-        with self._turn:
+        with self._turn:  # until the thread is there: `close` waits for it
             has_ended, self._is_paused, self._has_paused = self._has_paused, False, False
-        self._wake.acquire(blocking=False)
-        if has_ended and not self._closing:
-            self._start_thread()
+            self._wake.acquire(blocking=False)
+            if has_ended and not self._closing:
+                self._start_thread()
 
     def leave_in_child(self) -> None:
         """After a fork the file belongs to the parent alone."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from memscope import events
+from memscope import events, writer
 from memscope.analysis.sentences import write_sentences
 from memscope.analysis.timeline import read_timeline
 from memscope.errors import MemscopeError
@@ -283,8 +283,8 @@ def test_a_backlog_keeps_its_order_while_rows_come_in(
         recorder.emit(events.STEP if number % 100 == 0 else events.UPLOAD, number // 1000)
     recorder._rows.insert(5_000, (0, Late(events.UPLOAD), *recorder._rows[5_000][2:]))
     recorder._bound_backlog()
-    recorder._end()
     steps = [row[2] for row in recorder._rows if row[1] == events.STEP]
+    recorder._end()
     assert steps == sorted(steps)
     assert steps[-1] == 99
 
@@ -359,6 +359,40 @@ def test_a_close_while_another_thread_forks_loses_nothing(tmp_path: Path) -> Non
     assert [row[3] for row in rows_of(path)] == ["late"]
     with Recording(path) as recording:
         assert recording.state.name == "complete"
+
+
+def test_a_close_waits_for_the_thread_that_begins_after_a_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start_late(recorder: Recorder) -> None:
+        closer.start()
+        time.sleep(0.1)
+        start_thread(recorder)
+
+    start_thread = Recorder._start_thread
+    recorder = Recorder(tmp_path / "run.mscope")
+    closer = threading.Thread(target=recorder.close)
+    monkeypatch.setattr(Recorder, "_start_thread", start_late)
+    recorder.pause()
+    recorder.mark("late")
+    recorder.resume()
+    closer.join(30.0)
+    assert not recorder._thread.is_alive()
+    assert recorder.stopped is None
+    assert [row[3] for row in rows_of(recorder.path)] == ["late"]
+
+
+def test_a_close_beside_a_fork_that_takes_long_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "FORK_SECONDS", 0.2)
+    path = tmp_path / "run.mscope"
+    recorder = Recorder(path)
+    recorder.pause()
+    recorder.mark("late")
+    recorder.close()
+    recorder.resume()
+    assert [row[3] for row in rows_of(path)] == ["late"]
 
 
 @pytest.mark.parametrize("data", ["text", {"a": 1}, 2, 2.5, [1], True, {"path": Path("x")}])
