@@ -128,6 +128,7 @@ def _readings_until(t_ns: int, batch: Batch, before: Readings) -> dict[tuple[str
     }
     rows = batch.where(events.SAMPLE)
     rows = rows[(batch["t_ns"][rows] <= t_ns) & (batch["bytes"][rows] >= 0)]
+    rows = rows[batch["device"][rows] >= 0]
     codes, names = batch.names
     for metric in METRICS:
         mine = rows[codes[rows] == names.index(metric)] if metric in names else rows[:0]

@@ -88,16 +88,18 @@ class SilentError:
         """What the readings prove."""
         if not self.is_full or self.age_ns > MAX_AGE_NS:
             return "unknown"
-        message, outside = self.message, self.situation.balance.outside
-        if outside is None:
-            outside = self.others_bytes  # torch was not read
+        message, balance = self.message, self.situation.balance
+        is_torch_read = balance.cached is not None
+        outside = balance.outside if is_torch_read else self.others_bytes
         if message.total is None or outside is None:
             return "unknown"
-        held = message.allocated.bytes if message.allocated else 0
+        own = message.allocated or message.reserved or message.process
         is_large = (outside - CONTEXT_BYTES) * OUTSIDE_SHARE > message.total.bytes
         cached = self.releasable_bytes
-        if outside > max(held, cached) or (is_large and outside > cached):
+        if outside > max(own.bytes if own else 0, cached) or (is_large and outside > cached):
             return "outside"
+        if not is_torch_read:
+            return "unknown"
         if cached >= self.needed_bytes:
             return "torch_cache" if self.situation.is_library else "unknown"
         return "shortage"
@@ -137,17 +139,17 @@ def _free_metric(before: ReadingsBefore, device: int) -> str:
 def _fill(
     message: OomMessage, before: ReadingsBefore, device: int, metric: str, timeline: Timeline
 ) -> OomMessage:
+    age_ns = before.age_ns(metric, device) or 0
+
     def size(name: str) -> Size | None:
         count = before.count(name, device)
-        return None if count is None else Size(count)
+        is_older = (before.age_ns(name, device) or 0) > age_ns + SAME_NS
+        return None if count is None or is_older else Size(count)
 
     total = size("nvml.total_bytes") if metric.startswith("nvml.") else None
     known = timeline.count_fact(f"cuda.{device}", "total_bytes")
     process, reserved = size("nvml.process_bytes"), size("torch.reserved_bytes")
     listed = () if process else before.others.get(device, ())
-    age_ns = before.age_ns(metric, device) or 0
-    if (before.age_ns("nvml.process_bytes", device) or 0) > age_ns + SAME_NS:
-        process = None
     if process and reserved and process.bytes < reserved.bytes:
         process = None
     return replace(

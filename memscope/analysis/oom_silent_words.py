@@ -15,6 +15,7 @@ from memscope.analysis.oom_silent import MAX_AGE_NS, SilentError
 from memscope.analysis.oom_situation import lower_share, torch_size
 from memscope.units import format_seconds
 
+_EMPTY_CACHE = "torch.cuda.empty_cache()"
 _NO_FIGURES = "The error itself prints no figures"
 _FIRST_ERROR = Advice("look at the first error in the log", "this one may follow from it")
 _BLOCKING = Advice("CUDA_LAUNCH_BLOCKING=1", "the traceback then shows the true place")
@@ -78,6 +79,8 @@ def _counsel(error: SilentError) -> Counsel:
         return Counsel(found.help, found.no_help, (*found.unknown, *_unasked(error)))
     help_ = (*_stop_others(error), *found.help[1:], *_own_outside(error), *_empty_cache(error))
     settings = {each.setting for each in help_}
+    if error.situation.balance.cached is None:
+        settings.add(_EMPTY_CACHE)  # nobody read what it would give back
     no_help = tuple(each for each in found.no_help if each.setting not in settings)
     unknown = () if error.others else (f"which programs they are: {WHO_HOLDS_IT}",)
     return Counsel(help_, no_help, (*unknown, *_unasked(error)))
@@ -140,7 +143,7 @@ def _own_outside(error: SilentError) -> Iterator[Advice]:
 def _empty_cache(error: SilentError) -> Iterator[Advice]:
     if error.releasable_bytes >= error.needed_bytes and error.situation.is_library:
         reason = "at most, before it; gives segments back that no tensor is in"
-        yield Advice("torch.cuda.empty_cache()", reason, error.releasable_bytes)
+        yield Advice(_EMPTY_CACHE, reason, error.releasable_bytes)
 
 
 def _cache_counsel(error: SilentError) -> Counsel:

@@ -144,6 +144,32 @@ def test_last_of_several_errors_has_its_own_readings() -> None:
         assert explain(*rows, split=split).diagnosis == "shortage"
 
 
+@pytest.mark.parametrize("torch", [{}, {"reserved": 78 * GIB}])
+def test_what_was_not_read_of_torch_is_not_taken_for_nothing(torch: dict[str, int]) -> None:
+    """The program itself holds the card, in whatever part of it."""
+    explanation = explain(*card(free=300 * MIB, process=79 * GIB, **torch), failure())
+    assert explanation.diagnosis == "unknown"
+    assert "other programs and the driver held 724.00 MiB" in explanation.why
+    assert not any("0 bytes" in each.reason for each in explanation.no_help)
+    filled = explain(*card(free=300 * MIB, process=19 * GIB), failure())
+    assert filled.diagnosis == "outside"
+    assert not any("0 bytes" in each.reason for each in filled.no_help)
+
+
+def test_torch_read_long_before_the_card_is_not_set_against_it() -> None:
+    torch = card(t_ns=AT - 4 * SECOND, allocated=GIB, reserved=2 * GIB)
+    explanation = explain(*torch, *card(free=300 * MIB, process=79 * GIB), failure())
+    assert explanation.diagnosis == "unknown"
+    assert "outside torch" not in explanation.why
+
+
+@pytest.mark.parametrize("split", [0, 1])
+def test_readings_of_no_device_are_not_those_of_a_card(split: int) -> None:
+    nowhere = card(-1, free=0, reserved=GIB)
+    assert explain(*nowhere, failure(), split=split).device is None
+    assert explain(*nowhere, *FILLED_BY_OTHERS, failure(), split=split).device == 0
+
+
 def test_old_reading_has_its_age_and_proves_nothing() -> None:
     old = card(t_ns=AT - 3 * SECOND, free=0, process=19 * GIB, allocated=GIB, reserved=GIB)
     assert "3.00 s before the error" in explain(*old, failure()).why
