@@ -258,7 +258,9 @@ class Decoder:
             raise self._report_oom(error, step) from None
         except RuntimeError as error:  # of torch's allocator, of a library, of a kernel's loading
             problem = find_problem(error)
-            if problem is None or not isinstance(self.device, CudaDevice):
+            if problem is None or problem.message.kind == "host":
+                raise
+            if not isinstance(self.device, CudaDevice):
                 raise
             requested = problem.message.requested
             refused = self.device.refused(None if requested is None else requested.bytes)

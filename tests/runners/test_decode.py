@@ -17,6 +17,7 @@ from memscope.recording import Recording
 from memscope.writer import Recorder
 from memscope_runners.decode import decode, prepare
 from memscope_runners.decoder import Decoded, Decoder
+from memscope_runners.memory.cuda_device import CudaDevice
 from memscope_runners.q8.fetch import open_model
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
@@ -224,3 +225,11 @@ def test_a_pool_that_overflows_really_frees(real: CheckpointSource, tmp_path: Pa
     settings = Settings("past", 29, unit="entry", prefetch=False)
     _, timeline, _ = run(real, settings, tmp_path / "run.mscope", 4)
     assert timeline.counts.get("pool_overflow", 0) > 0
+
+
+def test_memory_of_the_host_that_ran_out_is_not_said_of_the_gpu() -> None:
+    said = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 64 bytes."
+    decoder = object.__new__(Decoder)
+    decoder.device = object.__new__(CudaDevice)
+    with pytest.raises(RuntimeError, match="DefaultCPUAllocator"), decoder._reporting_oom(0):
+        raise RuntimeError(said)
