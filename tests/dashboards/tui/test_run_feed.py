@@ -185,6 +185,16 @@ async def test_keys_switch_the_process(server: Path) -> None:
         await until(pilot, lambda: "▶100 no GPU" in screen_text(pilot))
 
 
+async def test_a_gpu_that_was_not_read_is_not_called_none(server: Path) -> None:
+    """The third process has a card, of which nothing was read."""
+    gpu = {"name": "H200", "kind": "cuda", "total_bytes": 80 * GIB}
+    file = begin(server.parent, 400)
+    file.append([{"kind": events.FACT, "t_ns": 0, "name": "cuda.0", "data": gpu}])
+    async with live(server, (120, 24)) as pilot:
+        await until(pilot, lambda: "400 not measured" in screen_text(pilot))
+        assert "100 no GPU" in screen_text(pilot)
+
+
 async def test_ledger_on_screen_is_that_of_the_summary(server: Path) -> None:
     async with live(server, (120, 40)) as pilot:
         await until(pilot, lambda: "▶300" in screen_text(pilot))

@@ -48,7 +48,8 @@ def process_line(run: RunSummary, shown: int, width: int) -> Line:
 def process_cell(process: Process, is_shown: bool) -> Line:
     """Its number, its rank, and the most that it held on devices."""
     name = f"{process.pid}" if process.rank is None else f"{process.pid}·r{process.rank}"
-    held = "no GPU" if process.device_bytes is None else process.device_words
+    device = process.summary.device
+    held = "no GPU" if device is None or device.is_host else process.device_words
     if is_shown:
         return (("▶", "title"), (f"{name} {held}", "strong"), ("  ", ""))
     return ((" ", ""), (name, "text"), (f" {held}  ", "dim"))
