@@ -15,6 +15,12 @@ from memscope.cli.verbs import VERBS
 from memscope.errors import MemscopeError
 from memscope.text import clean
 
+_NEXT_STEPS = {
+    PermissionError: "See that you may read it, or that you may write there.",
+    FileNotFoundError: "See that the path is right.",
+}
+_LOOK = "See that the disk has room and can be read."
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the verb that ``argv`` names; the exit code."""
@@ -35,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         _abandon_output()
         reason = error.strerror or type(error).__name__
-        print(f"memscope: {clean(error.filename or 'the output')}: {reason}.", file=sys.stderr)
+        what = f"{clean(error.filename or 'the output')}: {reason}."
+        print(f"memscope: {what} {_NEXT_STEPS.get(type(error), _LOOK)}", file=sys.stderr)
         return 2
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _check_outputs(args: argparse.Namespace, sources: Sequence[Path]) -> None:
     """Before the work. Raises MemscopeError."""
+    if args.junit and args.write_baseline and realpath(args.junit) == realpath(args.write_baseline):
+        raise MemscopeError("--junit and --write-baseline name one file.", "Name two.")
     for name in filter(None, (args.junit, args.write_baseline)):
         check_apart(Path(name), sources)
     if args.junit is not None:

@@ -147,7 +147,10 @@ def prepare_cupti() -> dict[str, str]:
 def finish(path: Path, report: Path | None, *, force: bool) -> None:
     """Say where the recording is, and write the report. What fails here changes no exit code."""
     if not path.exists():
-        note("nothing was recorded: no Python that has memscope ran. Install memscope-torch there.")
+        note(
+            "nothing was recorded. Unless a line above says why, no Python that has memscope ran: "
+            "install memscope-torch there."
+        )
         return
     note(f"recording: {path}  (memscope summary {path})", prefix="")
     if report is None:

@@ -75,6 +75,25 @@ def test_what_is_no_recording(memscope: Run, tmp_path: Path) -> None:
         assert memscope(*argv).code == 2
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (PermissionError(13, "Permission denied", "a.mscope"), "a.mscope: Permission denied. See"),
+        (OSError(5, "Input/output error"), "the output: Input/output error. See that the disk"),
+    ],
+)
+def test_what_the_system_refuses_has_a_next_step(
+    memscope: Run, whole: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, words: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("memscope.cli.summary.read_run", refuse)
+    found = memscope("summary", whole)
+    assert found.code == 2
+    assert words in found.err
+
+
 def test_an_interrupt_is_130(memscope: Run, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt

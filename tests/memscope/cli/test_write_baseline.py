@@ -219,3 +219,12 @@ def test_of_several_processes_each_names_its_own(
     path.write_text(text.replace('["recording 2"]\n', f'["recording 2"]\n{extra}\n'))
     found = memscope(*write, "--force")
     assert "no longer in it: recording 2: my.own.peak (no limit names it)" in found.err
+
+
+def test_one_file_for_two_outputs_is_wrong_use(memscope: Run, worse: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    words = ["--junit", tmp_path / "out", "--write-baseline", tmp_path / "link"]
+    found = memscope("check", worse, *words)
+    assert (found.code, found.out) == (2, "")
+    assert "--junit and --write-baseline name one file. Name two." in found.err
+    assert not (tmp_path / "out").exists()
