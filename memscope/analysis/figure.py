@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from memscope.units import format_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,13 @@ class Highest:
         return f"{self.place}, the {rank} of {self.devices} GPUs" if self.place else None
 
 
+def highest_of(values: Mapping[int, float], *, is_lowest: bool = False) -> Highest:
+    """The highest of device → value, or the lowest; the first of equals."""
+    choose = min if is_lowest else max
+    device = choose(values, key=lambda each: values[each])
+    return Highest(values[device], device, len(values), is_lowest)
+
+
 Measured = float | Missing
 
 
@@ -65,6 +75,11 @@ class Figure:
     is_negligible: bool = False
     device: str | None = None
     of: str | None = None
+
+
+def value_words(value: float, unit: str, of: str | None) -> str:
+    """A value that is there, for people, with the device that it is ``of``."""
+    return format_value(value, unit) + (f" ({of})" if of else "")
 
 
 def make_figure(name: str, unit: str, measured: Measured | Negligible | Highest) -> Figure:

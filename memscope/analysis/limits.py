@@ -12,14 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from memscope.analysis.figure import Figure
+from memscope.analysis.figure import Figure, value_words
 from memscope.analysis.figures import FIGURES, DefaultLimit, FigureDefinition, find_definition
 from memscope.analysis.quantity import Quantity, parse_quantity
 from memscope.analysis.written_value import example_value, parse_value
 from memscope.errors import MemscopeError
 from memscope.storage import State
 from memscope.text import clean
-from memscope.units import format_value
 
 PASS, WARN, FAIL = "pass", "warn", "fail"
 NOT_MEASURED, NOT_APPLICABLE = "not measured", "not applicable"
@@ -112,8 +111,7 @@ class Verdict:
         """The value with its unit and device; without one, what is wrong and why."""
         if self.value is None:
             return f"{self.verdict} ({self.reason})"
-        place = f" ({self.of})" if self.of else ""
-        return format_value(self.value, self.unit) + place
+        return value_words(self.value, self.unit, self.of)
 
 
 def parse_limit(text: str) -> Limit:

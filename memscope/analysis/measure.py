@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from memscope.analysis.figure import Figure, Highest, Missing, make_figure
+from memscope.analysis.figure import Figure, Highest, Missing, highest_of, make_figure
 from memscope.analysis.figures import figures
 from memscope.analysis.growth import measure_growth
 from memscope.analysis.limits import Limit
@@ -103,8 +103,7 @@ def _highest(values: Mapping[int, float], *, is_lowest: bool = False) -> Highest
     for place, value in values.items():
         device = place if place >= 0 else first
         found[device] = choose(value, found.get(device, value))
-    device = choose(found, key=lambda each: found[each])
-    return Highest(found[device], device, len(found), is_lowest)
+    return highest_of(found, is_lowest=is_lowest)
 
 
 def _on_device(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memscope.analysis.figure import Highest, Measured, Missing
+from memscope.analysis.figure import Highest, Measured, Missing, highest_of
 from memscope.analysis.timeline import Timeline
 
 NO_DEVICE = Missing("no device is recorded")
@@ -76,7 +76,7 @@ def peak_bytes(timeline: Timeline) -> Highest | Missing:
     On a host device what it handed out.
     """
     peaks = _own_peaks(timeline)
-    return peaks if isinstance(peaks, Missing) else _highest(peaks)
+    return peaks if isinstance(peaks, Missing) else highest_of(peaks)
 
 
 def peak_ratio(timeline: Timeline) -> Highest | Missing:
@@ -90,7 +90,7 @@ def peak_ratio(timeline: Timeline) -> Highest | Missing:
     if unknown := [index for index in peaks if index not in sizes]:
         which = f"cuda:{unknown[0]}" if len(peaks) > 1 else "the device"
         return Missing(f"the size of {which} is not recorded")
-    return _highest({index: peak / sizes[index] for index, peak in peaks.items()})
+    return highest_of({index: peak / sizes[index] for index, peak in peaks.items()})
 
 
 def held_by_device(timeline: Timeline) -> dict[int, int]:
@@ -143,11 +143,6 @@ def _torch_peaks(timeline: Timeline, first: int) -> dict[int, int]:
             place = index if index >= 0 else first
             peaks[place] = max(peaks.get(place, 0), int(readings.series.peak))
     return peaks
-
-
-def _highest(values: Mapping[int, float]) -> Highest:
-    device = max(values, key=lambda index: values[index])
-    return Highest(values[device], device, len(values))
 
 
 def host_bytes(timeline: Timeline) -> int | None:

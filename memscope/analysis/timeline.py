@@ -17,8 +17,9 @@ from memscope.analysis.gather import gather
 from memscope.analysis.layers import LayerFold, LayerMemory
 from memscope.analysis.map_rows import MapRows
 from memscope.analysis.metrics import MetricFold, MetricReadings
-from memscope.analysis.moment import Moment, batches_until, parse_moment
+from memscope.analysis.moment import batches_until, parse_moment
 from memscope.analysis.oom_readings import OomReadings, ReadingsBefore
+from memscope.analysis.peak_moment import find_peak
 from memscope.analysis.rare_rows import (
     MAX_KEPT,
     SOURCE_FACT,
@@ -58,9 +59,6 @@ __all__ = [
 ]
 
 DEFAULT_WARMUP_STEPS = 1
-
-PEAK_METRICS = ("torch.allocated_bytes", "nvml.process_bytes", "host.rss_bytes")
-SAME_MOMENT_NS = 10_000_000
 
 # Facts that change what the rows after them mean.
 _TURNING = ("model", "run.warmup_steps", SOURCE_FACT)
@@ -341,34 +339,9 @@ def batches_at(recording: Recording, at: str) -> Iterator[Batch]:
     moment = parse_moment(at)
     if moment.kind == "peak":
         timeline = read_timeline(recording)
-        moment = _peak(timeline) or _peak_reading(recording, timeline)
+        moment = find_peak(recording, timeline)
     if moment.kind == "batch":
         return recording.batches(moment.value)
     if moment.kind == "end":
         return recording.batches()
     return batches_until(recording.batches(), moment)
-
-
-def _peak(timeline: Timeline) -> Moment | None:
-    """The end of the first step in which memory was at its most; None where steps do not tell."""
-    steps = timeline.steps
-    for column in (steps.device_peak_bytes, steps.allocated_bytes, steps.peak_resident_bytes):
-        if len(steps) and column.max() > 0:
-            return Moment("step", int(steps.step[np.argmax(column)]))
-    return None
-
-
-def _peak_reading(recording: Recording, timeline: Timeline) -> Moment:
-    """Just after the highest reading of memory: the others of that moment come with it."""
-    metric = next((name for name in PEAK_METRICS if name in timeline.series), None)
-    if metric is None:
-        return Moment("end")
-    peak = timeline.series[metric].peak
-    for batch, _ in gather(recording.batches()):
-        codes, names = batch.names
-        if metric in names:
-            is_metric = (codes == names.index(metric)) & (batch["kind"] == events.SAMPLE)
-            found = np.flatnonzero(is_metric & (batch["bytes"] >= peak))
-            if len(found):
-                return Moment("time", int(batch["t_ns"][found[0]]) + SAME_MOMENT_NS)
-    return Moment("end")

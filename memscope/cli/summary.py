@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from memscope.analysis.absent import absent_of_device, absent_words
+from memscope.analysis.figure import value_words
 from memscope.analysis.versions import find_versions
 from memscope.cli.layers import layer_lines
 from memscope.cli.ledger import ledger_lines
@@ -16,7 +17,7 @@ from memscope.cli.run_summary import file_notes, run_lines
 from memscope.cli.text import align
 from memscope.cli.verdicts import verdict_lines
 from memscope.text import clean
-from memscope.units import format_bytes, format_value
+from memscope.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -117,10 +118,7 @@ def _figure_blocks(summary: Summary, note: str) -> Iterator[list[str]]:
 
 
 def _value(figure: Figure) -> str:
-    if figure.value is None:
-        return ""
-    place = f" ({figure.of})" if figure.of else ""
-    return format_value(figure.value, figure.unit) + place
+    return "" if figure.value is None else value_words(figure.value, figure.unit, figure.of)
 
 
 def _shared(summaries: Sequence[Summary]) -> list[Figure]:

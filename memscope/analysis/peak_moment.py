@@ -1,0 +1,48 @@
+"""When memory was at its most, as ``--at peak`` asks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from memscope import events
+from memscope.analysis.gather import gather
+from memscope.analysis.moment import Moment
+
+if TYPE_CHECKING:
+    from memscope.analysis.timeline import Timeline
+    from memscope.recording import Recording
+
+PEAK_METRICS = ("torch.allocated_bytes", "nvml.process_bytes", "host.rss_bytes")
+SAME_MOMENT_NS = 10_000_000
+
+
+def find_peak(recording: Recording, timeline: Timeline) -> Moment:
+    """The end of the first step in which memory was at its most; by readings where steps do not
+    tell, and the recording's end where nothing does."""
+    return _peak_step(timeline) or _peak_reading(recording, timeline)
+
+
+def _peak_step(timeline: Timeline) -> Moment | None:
+    steps = timeline.steps
+    for column in (steps.device_peak_bytes, steps.allocated_bytes, steps.peak_resident_bytes):
+        if len(steps) and column.max() > 0:
+            return Moment("step", int(steps.step[np.argmax(column)]))
+    return None
+
+
+def _peak_reading(recording: Recording, timeline: Timeline) -> Moment:
+    """Just after the highest reading of memory: the others of that moment come with it."""
+    metric = next((name for name in PEAK_METRICS if name in timeline.series), None)
+    if metric is None:
+        return Moment("end")
+    peak = timeline.series[metric].peak
+    for batch, _ in gather(recording.batches()):
+        codes, names = batch.names
+        if metric in names:
+            is_metric = (codes == names.index(metric)) & (batch["kind"] == events.SAMPLE)
+            found = np.flatnonzero(is_metric & (batch["bytes"] >= peak))
+            if len(found):
+                return Moment("time", int(batch["t_ns"][found[0]]) + SAME_MOMENT_NS)
+    return Moment("end")
