@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ GIB, MIB = 1 << 30, 1 << 20
 @pytest.fixture(autouse=True)
 def looking_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_feed, "LOOK_S", 0.0)
-    monkeypatch.setattr(run_feed, "LOOK_SHARE", 1.0)
+    monkeypatch.setattr(run_feed, "LOOK_SHARE", math.inf)
 
 
 def begin(folder: Path, pid: int, name: str = "") -> GrowingFile:
