@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memscope.errors import MemscopeError
 from memscope.header import Header
-from memscope.storage import Scanner
+from memscope.state import State
+from memscope.storage import Scanner, is_locked_by_writer
 
 PATTERN = "*.mscope"
+HEADER_BYTES = 1 << 20  # at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +23,24 @@ class RunFiles:
     """Files of one run, the first process's before those that it started.
 
     Of each process the file that was written last; opened, it brings its older segments.
-    ``unreadable``: files beside them that hold no header. ``newer_than``: number of older runs that
-    lie in the same folder.
+    ``unreadable``: files beside them that hold no header. ``left_out``: those of these that are of
+    this run and were not begun just now. ``newer_than``: number of older runs that lie in the same
+    folder.
     """
 
     paths: tuple[Path, ...]
     unreadable: tuple[Path, ...] = ()
     newer_than: int = 0
+    left_out: tuple[Path, ...] = ()
 
     @property
     def first(self) -> Path:
         """The file of the process that was started."""
         return self.paths[0]
+
+    def within(self, state: State) -> State:
+        """The state of one of its recordings, where what all of them come to is shown."""
+        return replace(state, left_out=tuple(path.name for path in self.left_out))
 
 
 def find_run(argument: str | os.PathLike[str]) -> RunFiles:
@@ -63,7 +72,8 @@ def _with_children(path: Path) -> RunFiles:
     same = {
         child: other for child, other in _newest_segments(found).items() if _is_child(other, header)
     }
-    return RunFiles((path, *sorted(same, key=lambda child: same[child].started_at_ns)), unreadable)
+    paths = (path, *sorted(same, key=lambda child: same[child].started_at_ns))
+    return RunFiles(paths, unreadable, left_out=_left_out(unreadable, paths, header.run_id))
 
 
 def _is_child(header: Header, first: Header) -> bool:
@@ -79,7 +89,8 @@ def _newest_run(paths: Iterable[Path], argument: str) -> RunFiles:
     for path in sorted(found, key=lambda path: (found[path].started_at_ns, str(path))):
         runs.setdefault(found[path].run_id, []).append(path)
     newest = max(runs.values(), key=lambda run: found[run[0]].started_at_ns)
-    return RunFiles(tuple(newest), unreadable, len(runs) - 1)
+    left_out = _left_out(unreadable, newest, found[newest[0]].run_id)
+    return RunFiles(tuple(newest), unreadable, len(runs) - 1, left_out)
 
 
 def _newest_segments(found: dict[Path, Header]) -> dict[Path, Header]:
@@ -96,6 +107,43 @@ def _read_headers(paths: Iterable[Path]) -> tuple[dict[Path, Header], tuple[Path
     headers = {path: read_header(path) for path in paths}
     found = {path: header for path, header in headers.items() if header is not None}
     return found, tuple(path for path in headers if path not in found)
+
+
+def _left_out(unreadable: Iterable[Path], run: Iterable[Path], run_id: str) -> tuple[Path, ...]:
+    """Those of ``unreadable`` that are of the run: by the run id in them, else by their names."""
+    names = {_family(path) for path in run}
+    return tuple(
+        path
+        for path in unreadable
+        if (found := _read_damaged(path)) is not None
+        and (found == run_id if found else _family(path) in names)
+    )
+
+
+def _family(path: Path) -> tuple[Path, str]:
+    """What the name of a process's file, ``STEM.PID.mscope``, shares with that of its run."""
+    stem = re.sub(r"\.\d+(-\d+)?$", "", path.stem, flags=re.ASCII)
+    return path.parent, stem
+
+
+def _read_damaged(path: Path) -> str | None:
+    """The run id that a file without a readable header still holds, "" where it holds none.
+
+    None where it is being begun, has just been removed, or is no ordinary file.
+    """
+    if not path.is_file():
+        return None
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEADER_BYTES)
+            if is_locked_by_writer(file.fileno()):
+                return None
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ""
+    named = re.search(rb'"run_id": "([^"]{1,200})"', head)
+    return named[1].decode(errors="replace") if named else ""
 
 
 def read_header(path: Path) -> Header | None:

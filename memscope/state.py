@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from memscope.text import clean
 from memscope.units import format_seconds
+
+MAX_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +17,7 @@ class State:
     ``removed_rows``: events that are older than is kept; of ``thinned_rows`` most became sums a
     step and kind. Both are as the recorder was told, so that nothing is lost; every event is there
     from ``whole_from_ns`` on, by the recording's own time.
+    ``left_out``: names of files of the same run that cannot be read.
     """
 
     name: str
@@ -24,13 +28,19 @@ class State:
     removed_rows: int = 0
     thinned_rows: int = 0
     whole_from_ns: int = 0
+    left_out: tuple[str, ...] = ()
 
     @property
     def is_partial(self) -> bool:
         """Whether figures may miss events that happened."""
-        return self.name in ("cut", "damaged")
+        return self.name in ("cut", "damaged") or bool(self.left_out)
 
     def __str__(self) -> str:
+        return f"{self._others}{self._own}"
+
+    @property
+    def _own(self) -> str:
+        """Of the recording itself."""
         read = f"{self.rows:,} events read in {self.batches:,} batches{self._kept}"
         if self.name == "damaged":
             lost = f"{self.lost_rows:,} events" if self.lost_rows else f"{self.lost_bytes:,} bytes"
@@ -38,6 +48,17 @@ class State:
         if self.name == "cut":
             return f"cut: the program ended before the recording was closed; {read}"
         return f"{self.name}: {read}"
+
+    @property
+    def _others(self) -> str:
+        """Of the run that it is of."""
+        if not self.left_out:
+            return ""
+        count = len(self.left_out)
+        what = "1 file of this run has" if count == 1 else f"{count:,} files of this run have"
+        names = [clean(name, 60) for name in self.left_out[:MAX_NAMES]]
+        more = ", …" if count > MAX_NAMES else ""
+        return f"{what} no readable header ({', '.join(names)}{more}); this one is "
 
     @property
     def _kept(self) -> str:

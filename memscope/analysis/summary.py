@@ -83,6 +83,7 @@ class Summary:
         return {
             "state": self.state.name,
             "is_partial": self.state.is_partial,
+            "left_out": list(self.state.left_out),
             "batches": self.batches,
             "events": self.events,
             "steps": self.steps,

@@ -19,7 +19,7 @@ from memscope.analysis.limits import (
 )
 from memscope.analysis.machine_class import MachineClass, find_machine_class
 from memscope.analysis.summary import Summary, summarize
-from memscope.analysis.timeline import read_timeline
+from memscope.analysis.timeline import Timeline, read_timeline
 from memscope.configuration import (
     Configuration,
     parse_tolerance,
@@ -29,6 +29,7 @@ from memscope.configuration import (
 from memscope.errors import MemscopeError
 from memscope.recording import Recording
 from memscope.run_files import RunFiles
+from memscope.state import State
 
 SECTION = "recording"
 
@@ -134,15 +135,16 @@ def check_runs(
     files: Sequence[RunFiles], rules: Rules, *, warm_up: int | None
 ) -> tuple[CheckedRun, ...]:
     """Judge each process of the runs in ``files``. Raises MemscopeError."""
-    runs = [each.paths for each in files]
-    count = sum(map(len, runs))
+    count = sum(len(run.paths) for run in files)
     checked, number = [], 0
-    for paths in runs:
+    for run in files:
         processes = []
-        for path in paths:
+        for path in run.paths:
             number += 1
             with Recording(path) as recording:
-                processes.append(_check(recording, rules, warm_up, number if count > 1 else 0))
+                timeline = read_timeline(recording, warmup_steps=warm_up)
+                state = run.within(recording.state)
+            processes.append(_check(timeline, state, path, rules, number if count > 1 else 0))
         checked.append(CheckedRun(tuple(processes)))
     if rules.is_baseline_asked:
         _demand_comparison([each for run in checked for each in run.processes])
@@ -158,10 +160,9 @@ def _demand_comparison(checked: Sequence[Checked]) -> None:
         )
 
 
-def _check(recording: Recording, rules: Rules, warm_up: int | None, number: int) -> Checked:
+def _check(timeline: Timeline, state: State, source: Path, rules: Rules, number: int) -> Checked:
     """``number``: of the recording among several, 0 where it is alone."""
-    timeline = read_timeline(recording, warmup_steps=warm_up)
-    header, path = recording.header, str(recording.path)
+    header, path = timeline.header, str(source)
     rank = "" if header.rank is None else f", rank {header.rank}"
     section = SECTION
     if number:
@@ -173,7 +174,7 @@ def _check(recording: Recording, rules: Rules, warm_up: int | None, number: int)
         f"{path} (process {header.pid}{rank})" if number else path,
         section,
         machine,
-        summarize(timeline, recording.state, limits=(*rules.limits, *found.limits), path=path),
+        summarize(timeline, state, limits=(*rules.limits, *found.limits), path=path),
         found.warnings,
         bool(found.limits),
     )

@@ -106,6 +106,7 @@ def _read_processes(path: str) -> Iterator[tuple[Timeline, State]]:
     from memscope.recording import Recording
     from memscope.run_files import find_run
 
-    for each in find_run(path).paths:
+    files = find_run(path)
+    for each in files.paths:
         with Recording(each) as recording:
-            yield read_timeline(recording), recording.state
+            yield read_timeline(recording), files.within(recording.state)

@@ -115,7 +115,7 @@ def _write_perfetto(files: RunFiles, path: Path) -> tuple[str, list[State]]:
                 for batch in recording.batches():
                     file.write(writer.add(batch))
                 file.write(writer.end())
-                states.append(recording.state)
+                states.append(files.within(recording.state))
             written += writer.written
             left_out.update(writer.left_out)
     return f"{written:,} events{_without(left_out)}{_of(len(states))}", states

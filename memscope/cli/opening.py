@@ -73,4 +73,5 @@ def read_processes(
     for path in files.paths:
         with Recording(path) as recording:
             timeline = read_timeline(recording, at=at, warmup_steps=warm_up)
-            yield str(path), summarize(timeline, recording.state, path=str(path)), timeline
+            state = files.within(recording.state)
+            yield str(path), summarize(timeline, state, path=str(path)), timeline
