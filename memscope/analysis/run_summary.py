@@ -142,13 +142,7 @@ class RunSummary:
             return " ".join(filter(None, (none, self._on_host)))
         if self.holder.device_bytes is None:
             return "Devices were used, but how much of them was held is not measured."
-        total = format_bytes(sum(process.device_bytes or 0 for process in self.processes))
-        if len(alike := self._alike) > 1:
-            return (
-                f"{len(alike)} processes hold the memory alike: {_range(alike)} each at their "
-                f"peaks; all peaks add up to {total}."
-            )
-        return self._on_device(total)
+        return " ".join(filter(None, (self._on_device, self._uncounted)))
 
     @property
     def measure(self) -> str | None:
@@ -161,7 +155,14 @@ class RunSummary:
             "GPU that has most."
         )
 
-    def _on_device(self, total: str) -> str:
+    @property
+    def _on_device(self) -> str:
+        total = format_bytes(sum(process.device_bytes or 0 for process in self.processes))
+        if len(alike := self._alike) > 1:
+            return (
+                f"{len(alike)} processes hold the memory alike: {_range(alike)} each at their "
+                f"peaks; all peaks add up to {total}."
+            )
         holder, first = self.holder, self.first
         share = format_bytes(holder.held_bytes or 0)
         if holder is first:
@@ -172,6 +173,20 @@ class RunSummary:
             f"Child {holder.pid} holds the memory: {share} at its peak, of {total} that all peaks "
             f"add up to. The process that was started, {first.pid}, held {started}."
         )
+
+    @property
+    def _uncounted(self) -> str | None:
+        """Who used a GPU besides, but how much of it is not measured, and why not."""
+        others = [
+            each for each in self.processes if each.kind == ON_DEVICE and each.device_bytes is None
+        ]
+        if not others:
+            return None
+        who = f"{others[0].words} held of a GPU"
+        if len(others) > 1:
+            who = f"{len(others)} processes held of GPUs"
+        reasons = dict.fromkeys(each.summary.figures["memory.peak_bytes"].reason for each in others)
+        return f"What {who} is not counted: {'; '.join(filter(None, reasons))}."
 
     @property
     def _on_host(self) -> str | None:

@@ -98,6 +98,43 @@ def test_what_no_one_measured_is_said_and_no_zero() -> None:
     )
 
 
+NOT_COUNTED = "is not counted: torch's reserved bytes are not recorded."
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        (
+            (LAUNCHER, device(GIB), [GPU], device(GIB)),
+            "2 processes hold the memory alike: 1.00 GiB each at their peaks; all peaks add up to "
+            f"2.00 GiB. What rank 2 (102) held of a GPU {NOT_COUNTED}",
+        ),
+        (
+            ([GPU], device(GIB), [GPU]),
+            "Child 101 holds the memory: 1.00 GiB at its peak, of 1.00 GiB that all peaks add up "
+            "to. The process that was started, 100, held none that was measured. What 2 processes "
+            f"held of GPUs {NOT_COUNTED}",
+        ),
+        (
+            (device(GIB), [GPU]),
+            "The process that was started, 100, held most: 1.00 GiB at its peak. What rank 1 (101) "
+            f"held of a GPU {NOT_COUNTED}",
+        ),
+    ],
+    ids=["alike", "a child", "the first"],
+)
+def test_gpu_processes_that_no_peak_was_read_of_are_named(
+    parts: tuple[list[Event], ...], sentence: str
+) -> None:
+    assert run_of(*enumerate(parts)).sentence == sentence
+
+
+def test_a_launcher_without_a_gpu_is_not_missed() -> None:
+    run = run_of((None, LAUNCHER), (0, device(GIB)), (1, device(GIB)))
+    assert run.sentence is not None
+    assert "not counted" not in run.sentence
+
+
 def test_ranks_alike_on_the_host_are_not_singled_out() -> None:
     run = run_of((None, LAUNCHER), (0, RANK), (1, RANK))
     assert run.sentence is not None
