@@ -151,8 +151,8 @@ def _not_device_memory(situation: Situation) -> Counsel:
 
 def _oversubscribed(situation: Situation) -> Counsel:
     message, total = situation.message, situation.message.total
-    held = message.reserved or message.allocated
-    excess = held.bytes + situation.wanted - total.bytes if held and total else None
+    held = max(size.bytes for size in (message.reserved, message.allocated) if size is not None)
+    excess = held + situation.wanted - total.bytes if total else None
     return Counsel(
         help=(
             Advice("smaller model, batch or sequence", "what it takes to stay on the card", excess),

@@ -16,6 +16,7 @@ from memscope.plan import Needs, Plan, Window, fitting_keep, with_keep, with_pol
 if TYPE_CHECKING:
     from memscope.analysis.rare_rows import OutOfMemory
     from memscope.analysis.timeline import Timeline
+    from memscope.interop.sizes import Size
     from memscope.storage import State
 
 
@@ -118,7 +119,7 @@ def _explain_budget(recorded: RecordedOom, plan: Plan) -> Explanation:
         explain_oom(recorded),
         diagnosis="server_budget",
         why=_why_budget(recorded.situation, plan),
-        help=_plan_help(plan),
+        help=_plan_help(plan, recorded.situation.message.total),
         no_help=_plan_no_help(plan),
         unknown=(),
     )
@@ -136,8 +137,8 @@ def _why_budget(situation: Situation, plan: Plan) -> str:
     )
 
 
-def _plan_help(plan: Plan) -> tuple[Advice, ...]:
-    """Windows that fit, and the limit with which this one does."""
+def _plan_help(plan: Plan, total: Size | None) -> tuple[Advice, ...]:
+    """Windows that fit, and the limit with which this one does, where the device has as much."""
     fitting = []
     for policy in dict.fromkeys((plan.window.policy, "past", "pinned")):
         changed = plan if policy == plan.window.policy else with_policy(plan, policy)
@@ -147,6 +148,8 @@ def _plan_help(plan: Plan) -> tuple[Advice, ...]:
             saved = plan.needed_bytes - fitted.needed_bytes
             needed = f"fits: needs {torch_size(fitted.needed_bytes)}"
             fitting.append(Advice(fitted.window.options, needed, saved))
+    if total is not None and total.bytes < plan.needed_bytes:
+        return tuple(fitting)
     limit = Advice(
         f"--device-limit {-(-plan.needed_bytes >> 20)}MiB",
         "where the device has as much",

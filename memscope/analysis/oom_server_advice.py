@@ -81,7 +81,8 @@ def _smaller_share(situation: Situation) -> Iterator[Advice]:
     if share is None or not 0 < share <= 1:
         step = -(-100 * shortfall // total) / 100
         reason = f"at least; a share of the card's {torch_size(total)}"
-        yield Advice(f"{_flag(name)} lower by {step:.2f}", reason, round(step * total))
+        if step < 1:
+            yield Advice(f"{_flag(name)} lower by {step:.2f}", reason, round(step * total))
         return
     lower = lower_share(share, shortfall, total)
     if lower > 0:

@@ -66,6 +66,12 @@ class SilentError:
         return free is not None and free.bytes < self.needed_bytes
 
     @property
+    def is_beyond_card(self) -> bool:
+        """Whether torch is said to hold more than the card has, so that nothing adds up."""
+        reserved, total = self.message.reserved, self.message.total
+        return reserved is not None and total is not None and reserved.bytes > total.bytes
+
+    @property
     def cached_bytes(self) -> int:
         """What torch held and did not use."""
         return self.situation.balance.cached or 0
@@ -91,7 +97,7 @@ class SilentError:
         message, balance = self.message, self.situation.balance
         is_torch_read = balance.cached is not None
         outside = balance.outside if is_torch_read else self.others_bytes
-        if message.total is None or outside is None:
+        if message.total is None or outside is None or self.is_beyond_card:
             return "unknown"
         own = message.allocated or message.reserved or message.process
         is_large = (outside - CONTEXT_BYTES) * OUTSIDE_SHARE > message.total.bytes

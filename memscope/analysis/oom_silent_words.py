@@ -96,7 +96,8 @@ def _unknown_why(error: SilentError, moment: str, tail: str) -> str:
             "host memory, a limit of the driver)."
         )
     held = _holders(error)
-    return f"{tail}. {moment[0].upper()}{moment[1:]}{'; ' if held else ''}{held}."
+    odd = ", which is more than the card has" if error.is_beyond_card else ""
+    return f"{tail}. {moment[0].upper()}{moment[1:]}{'; ' if held else ''}{held}{odd}."
 
 
 def _holders(error: SilentError) -> str:
@@ -147,23 +148,27 @@ def _empty_cache(error: SilentError) -> Iterator[Advice]:
 
 
 def _cache_counsel(error: SilentError) -> Counsel:
-    message = error.message
-    fraction = "lower"
-    if message.total and message.reserved and message.free:
-        held = (message.reserved.bytes + message.free.bytes) / message.total.bytes
-        fraction = f"{lower_share(held, error.needed_bytes, message.total.bytes)}"
     return Counsel(
         help=(
             *_empty_cache(error),
-            Advice(
-                f"torch.cuda.set_per_process_memory_fraction({fraction})",
-                f"at most; leaves {torch_size(error.needed_bytes)} beside torch's pool",
-            ),
+            *_lower_fraction(error),
             Advice("the library's first call before the large tensors", "it keeps its handle"),
         ),
         no_help=advise("unknown", error.situation).no_help,
         unknown=_unasked(error),
     )
+
+
+def _lower_fraction(error: SilentError) -> Iterator[Advice]:
+    message, needed = error.message, error.needed_bytes
+    if message.total is None or message.reserved is None or message.free is None:
+        return
+    total = message.total.bytes  # two readings of two moments may come to more
+    held = min(message.reserved.bytes + message.free.bytes, total)
+    fraction = lower_share(held / total, needed, total)
+    if fraction > 0:
+        setting = f"torch.cuda.set_per_process_memory_fraction({fraction})"
+        yield Advice(setting, f"at most; leaves {torch_size(needed)} beside torch's pool")
 
 
 def _unasked(error: SilentError) -> tuple[str, ...]:

@@ -58,8 +58,10 @@ def _device_name(refusal: Refusal) -> str:
 
 def _free(refusal: Refusal, context: LogContext) -> Explained:
     total, free, wanted = refusal.total, refusal.free, refusal.requested
-    if total is None or free is None or wanted is None or not total.bytes:
+    if total is None or free is None or wanted is None:
         return "unknown", "vLLM found less memory free than it wants.", Counsel()
+    if total.bytes < max(free.bytes, wanted.bytes, 1):
+        return "unknown", "vLLM wants more than is free; its figures do not fit a card.", Counsel()
     used = total.bytes - free.bytes
     missing = max(wanted.bytes - free.bytes, 0)
     share = free.bytes * 100 // total.bytes / 100
@@ -77,10 +79,11 @@ def _free(refusal: Refusal, context: LogContext) -> Explained:
         f"{held}."
     )
     stop = Advice("stop what else runs on the card", WHO_HOLDS_IT, missing)
+    smaller = Advice(f"--gpu-memory-utilization {share:.2f}", "at most, with what is free now")
     counsel = Counsel(
         help=(
             *((stop,) if has_others else ()),
-            Advice(f"--gpu-memory-utilization {share:.2f}", "at most, with what is free now"),
+            *((smaller,) if share else ()),
             *(
                 (Advice("another card: CUDA_VISIBLE_DEVICES", "an empty one"),)
                 if has_others

@@ -36,6 +36,8 @@ def known_share(context: LogContext) -> float | None:
 def higher_share(context: LogContext, missing: int) -> Iterator[Advice]:
     """A share with room for ``missing`` bytes more; 0 where the log does not say how many."""
     total, share = card_total(context), known_share(context)
+    if is_hopeless(context, missing):
+        return
     if not missing:
         above = "higher" if share is None else f"above {share:.2f}"
         yield Advice(f"{_FLAG} {above}", "a share of the card; the log does not say how far")
@@ -43,24 +45,24 @@ def higher_share(context: LogContext, missing: int) -> Iterator[Advice]:
         above = "higher" if share is None else f"above {share:.2f}"
         reason = f"a share of the card: add {torch_size(missing)} / its size (nvidia-smi)"
         if share is not None:
-            reason += f"; {max(_HIGHEST_SHARE - share, 0):.2f} of it at most is left"
+            reason += f"; {_HIGHEST_SHARE - share:.2f} of it at most is left"
         yield Advice(f"{_FLAG} {above}", reason)
     elif share is None:
         step = raise_share(0, missing, total)
         if step < _HIGHEST_SHARE:
             reason = f"at least; a share of the card's {torch_size(total)}"
             yield Advice(f"{_FLAG} higher by {step:.2f}", reason, round(step * total))
-    elif not is_hopeless(context, missing):
+    else:
         higher = raise_share(share, missing, total)
         reason = f"at least; it was {share:.2f}"
         yield Advice(f"{_FLAG} {higher:.2f}", reason, round((higher - share) * total))
 
 
 def is_hopeless(context: LogContext, missing: int) -> bool:
-    """Whether the card is known to be too small for any share."""
+    """Whether no higher share can be had, or the card is known to be too small for any."""
     total, share = card_total(context), known_share(context)
     if total is None or share is None:
-        return False
+        return share is not None and share >= _HIGHEST_SHARE
     return raise_share(share, max(missing, 1), total) > _HIGHEST_SHARE
 
 

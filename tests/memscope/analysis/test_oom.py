@@ -372,6 +372,13 @@ def test_recording_whose_plan_did_not_fit_names_a_window_that_does() -> None:
     assert explanation.bar_bytes == 100 * MIB
 
 
+def test_no_limit_is_advised_that_the_device_has_not() -> None:
+    timeline = fold([*plan_facts(100 * MIB), oom_row(100 * MIB, total=120 * MIB)])
+    explanation = explain_timeline(timeline, COMPLETE)
+    assert setting(explanation, "--policy past --keep ")
+    assert not [each for each in explanation.help if "--device-limit" in each.setting]
+
+
 def test_recording_under_a_limit_that_the_plan_fits_blames_the_limit() -> None:
     limit = 100 * MIB
     rows = [*plan_facts(1 * GIB), oom_row(limit)]

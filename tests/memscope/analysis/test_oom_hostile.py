@@ -69,6 +69,15 @@ def test_impossible_figures_are_neither_shown_nor_a_fault(start: int) -> None:
         assert all(line.isprintable() for line in explanation_lines(found)), log
 
 
+def test_what_is_beyond_the_card_frees_no_less_than_nothing() -> None:
+    found = explain(
+        "CUDA out of memory. Tried to allocate 4.00 GiB (GPU 0; 80.00 GiB total capacity; 900.00 "
+        "GiB already allocated; 1.00 GiB reserved in total by PyTorch)"
+    )
+    assert found.diagnosis == "oversubscribed"
+    assert found.help[0].frees_bytes == (900 + 4 - 80) << 30
+
+
 def test_a_tpu_whose_request_cannot_be_read_says_what_was_free() -> None:
     found = explain(
         "RESOURCE_EXHAUSTED: Attempting to allocate ??G. That was not possible. There are 1.25G "

@@ -98,6 +98,24 @@ def test_cache_is_advised_with_figures() -> None:
     assert fraction.setting == "torch.cuda.set_per_process_memory_fraction(0.96)"
 
 
+def test_a_share_leaves_room_on_the_card_there_is() -> None:
+    grown = card(free=600 * MIB, allocated=30 * GIB, reserved=80 * GIB - 100 * MIB)
+    explanation = explain(*grown, failure())
+    (fraction,) = [each.setting for each in explanation.help if "fraction" in each.setting]
+    assert fraction == "torch.cuda.set_per_process_memory_fraction(0.98)", "0.99 leaves no 1 GiB"
+
+
+def test_no_share_follows_from_more_than_the_card_has() -> None:
+    beyond = card(free=MIB, allocated=30 * GIB, reserved=18 * TOTAL)
+    explanation = explain(*beyond, failure())
+    assert explanation.diagnosis == "unknown"
+    assert "1440.00 GiB, 1410.00 GiB of it unused, which is more than the card has" in (
+        explanation.why
+    )
+    shares = [each.setting for each in explanation.help if "fraction" in each.setting]
+    assert shares == ["torch.cuda.set_per_process_memory_fraction(0.9)"]
+
+
 def test_cache_that_cannot_be_given_back_is_not_blamed() -> None:
     name = "torch.inactive_split_bytes"
     splits = event(events.SAMPLE, AT - 2, name=name, bytes=48 * GIB - MIB, device=0)

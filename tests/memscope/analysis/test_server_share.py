@@ -77,6 +77,41 @@ def test_no_share_is_told_in_bytes_alone(log: str) -> None:
     assert "share of the card" in advice.reason
 
 
+@pytest.mark.parametrize("error", [TOO_LITTLE, TOKENS, NO_BLOCKS])
+@pytest.mark.parametrize("share", ["0.98", "0.99", "1.0"])
+def test_nothing_is_to_be_had_above_the_highest_share(error: str, share: str) -> None:
+    assert not shares_in(SHARE.replace("0.9", share) + error)
+    assert shares_in(SHARE.replace("0.9", "0.97") + error)
+
+
+def test_no_share_is_lowered_by_more_than_the_card() -> None:
+    log = message(0).replace("80.00 GiB", "-1 GiB")  # of a card of unknown size
+    assert shares_in(f"vllm serve m\n{CARD}{log}")
+    assert not shares_in(f"vllm serve m\n{CARD.replace('80.00', '0.01')}{log}")
+
+
+@pytest.mark.parametrize(
+    ("free", "wanted", "settings"),
+    [
+        (59.32, 71.24, ["--gpu-memory-utilization 0.74"]),
+        (0.5, 71.24, []),
+        (90.0, 95.0, []),
+        (59.32, 142.48, []),
+    ],
+    ids=["fits", "nothing free", "free beyond the card", "wanted beyond the card"],
+)
+def test_a_share_of_what_is_free_is_one(free: float, wanted: float, settings: list[str]) -> None:
+    log = (
+        f"ValueError: Free memory on device ({free}/79.15 GiB) on startup is less than desired "
+        f"GPU memory utilization (0.9, {wanted} GiB)."
+    )
+    assert shares_in(log) == settings
+
+
+def shares_in(log: str) -> list[str]:
+    return [each.setting for each in explain(log).help if "utilization" in each.setting]
+
+
 def test_card_of_unknown_size_is_promised_no_bytes() -> None:
     for log in (TOO_LITTLE, SHARE + TOO_LITTLE):
         assert share_advice(log).frees_bytes is None
