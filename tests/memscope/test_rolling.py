@@ -20,39 +20,49 @@ from memscope.run_files import find_run
 from memscope.segments import Segments
 from memscope.writer import Recorder
 
-# Segments of 32 KiB, some a second; the number of the last row written stands in its bytes.
+AHEAD = 3000  # rows, some four segments, that may be written before a follower has seen them
+
+# Segments of 32 KiB, some a second; the number of a row stands in its bytes. Who holds its stdin
+# lets it go on, by a line for each 1000 rows seen.
 PROGRAM = (
     "import os, sys, time, memscope, memscope.retention as retention, memscope.writer as writer\n"
     "writer.FLUSH_ROWS = 256\n"
     "retention.LEAST_BYTES = 1 << 15\n"
     "with memscope.Recorder(sys.argv[1], keep_last='256KiB') as rec:\n"
     "    print('go', flush=True)\n"
-    "    number, end = 0, time.monotonic() + float(sys.argv[2])\n"
-    "    while time.monotonic() < end:\n"
-    "        for _ in range(20):\n"
-    "            rec.emit(4, number // 100, 1, os.urandom(16).hex(), number); number += 1\n"
-    "        time.sleep(0.002)\n"
-    "print(number)\n"
-)
+    "    for number in range(int(sys.argv[2])):\n"
+    "        rec.emit(4, number // 100, 1, os.urandom(16).hex(), number)\n"
+    "        if number % 20 == 0: time.sleep(0.002)\n"
+    "        if number % 1000 == 0 and number >= AHEAD: sys.stdin.readline()\n"
+).replace("AHEAD", str(AHEAD))
 
 
-def start(path: Path, seconds: float) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", PROGRAM, str(path), str(seconds)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+def start(path: Path, rows: int, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PROGRAM, str(path), str(rows)]
+    process = subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "go\n"
     return process
+
+
+def await_files(path: Path, count: int) -> None:
+    """Until so many segments of the recording lie beside each other."""
+    deadline = time.monotonic() + 60
+    while len(list(path.parent.glob(f"{path.stem}.*"))) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_kill_9_at_random_moments_of_a_chain_loses_at_most_a_second(tmp_path: Path) -> None:
     generator, rolls = random.Random(3), 0
     for number in range(10):
         path = tmp_path / f"{number}.mscope"
-        with start(path, 30) as process:
+        with start(path, 10**9) as process:
             started = time.monotonic()
-            time.sleep(generator.uniform(0.5, 2.5))
-            process.kill()
+            await_files(path, 4)
+            time.sleep(generator.uniform(0.1, 2.1))
             lived = time.monotonic() - started
+            process.kill()
         with Recording(path) as recording:
             assert recording.state.name == "cut"
             last = [batch["t_ns"].max() for batch in recording.batches()][-1]
@@ -91,23 +101,29 @@ def test_a_segment_opens_at_every_moment_of_a_roll(
     assert all(left[2] == right[2] for left, right in zip(seen[::2], seen[1::2], strict=True))
 
 
+def read_numbers(chain: Chain) -> list[int]:
+    """Of the rows that became whole since the last time; -1 for rows of the recorder's own."""
+    return [number for piece in chain.poll() for number in chain.read(piece)["bytes"].tolist()]
+
+
 def test_a_follower_goes_on_across_segments_and_misses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "run.mscope"
+    total = 24_000
     seen: list[int] = []
-    process = start(path, 3.0)
-    with Chain(path, is_followed=True) as chain:
-        while not seen or process.poll() is None:
-            for piece in chain.poll():
-                seen += chain.read(piece)["bytes"].tolist()
+    told = 0
+    with start(path, total, subprocess.PIPE) as process, Chain(path, is_followed=True) as chain:
+        assert process.stdin is not None
+        while process.poll() is None:
+            seen += read_numbers(chain)
+            if told < min(len(seen), total - AHEAD) // 1000:
+                print(file=process.stdin, flush=True)
+                told += 1
             time.sleep(0.01)
-        while pieces := chain.poll():
-            for piece in pieces:
-                seen += chain.read(piece)["bytes"].tolist()
+        while found := read_numbers(chain):
+            seen += found
         assert chain.header.segment.number > 8, "so that segments were thinned and removed"
         assert not chain.is_replaced
         state = chain.state()
-    assert process.stdout is not None
-    total = int(process.stdout.read())
     uploads = [number for number in seen if number >= 0]
     assert uploads == list(range(total))
     assert (state.name, state.removed_rows, state.lost_rows) == ("complete", 0, 0)
@@ -174,7 +190,7 @@ def test_a_program_may_go_to_another_folder(
 
 def test_force_removes_the_older_segments_with_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "run.mscope"
-    with start(path, 0.8) as process:
+    with start(path, 6000) as process:
         assert process.wait() == 0
     assert len(list(tmp_path.iterdir())) > 2
     Recorder(path, force=True).close()
@@ -184,7 +200,7 @@ def test_force_removes_the_older_segments_with_the_recording(tmp_path: Path) -> 
 def test_a_run_lists_each_process_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMSCOPE_RUN_ID", "one")
     names = ["run.mscope", "run.4321.mscope"]
-    processes = [start(tmp_path / name, 0.8) for name in names]
+    processes = [start(tmp_path / name, 6000) for name in names]
     assert [process.wait() for process in processes] == [0, 0]
     assert len(list(tmp_path.iterdir())) > 6
     for argument in (tmp_path / "run.mscope", tmp_path):
@@ -247,7 +263,7 @@ def test_sigusr2_ends_a_program_again_whose_recorder_another_thread_closed(tmp_p
         "signal.pause()\n"
     )
     path = tmp_path / "run.mscope"
-    done = subprocess.run([sys.executable, "-c", script, path], timeout=60)
+    done = subprocess.run([sys.executable, "-c", script, path], timeout=300)
     assert done.returncode == -signal.SIGUSR2
 
 
@@ -258,12 +274,14 @@ def test_a_recorder_adds_no_thread_of_the_system_at_a_fork(tmp_path: Path) -> No
         "count = lambda: len(os.listdir('/proc/self/task'))\n"
         "seen, before = [], count()\n"
         "os.register_at_fork(before=lambda: seen.append(count()))\n"
-        "import memscope, memscope.retention as retention, memscope.writer as writer\n"
+        "import memscope, memscope.open_recorders as open_recorders\n"
+        "import memscope.retention as retention, memscope.writer as writer\n"
         "retention.LEAST_BYTES, writer.FLUSH_ROWS = 1 << 15, 256\n"
+        "open_recorders.EXIT_SECONDS = writer.FORK_SECONDS = 30.0\n"  # however late its thread is
         "recorder = memscope.record(sys.argv[1], keep_last='256KiB')\n"
         "for number in range(12000):\n"
         "    recorder.emit(4, number // 100, 1, os.urandom(16).hex(), number)\n"
-        "    if number % 1000 == 0: recorder.flush(5.0); time.sleep(0.2)\n"
+        "    if number % 1000 == 0: recorder.flush(30.0); time.sleep(0.2)\n"
         "pid = os.fork()\n"
         "if not pid: os._exit(0)\n"
         "os.waitpid(pid, 0)\n"
@@ -271,6 +289,6 @@ def test_a_recorder_adds_no_thread_of_the_system_at_a_fork(tmp_path: Path) -> No
         "recorder.close()\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "run.mscope")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     has_thinned, before, seen = done.stdout.split(" ", 2)
     assert (has_thinned, seen) == ("True", f"[{before}]\n"), done.stderr
