@@ -233,10 +233,10 @@ def test_a_file_with_valid_checksums_but_other_columns_is_refused(tmp_path: Path
 
 def test_the_lock_of_a_killed_writer_is_gone(tmp_path: Path) -> None:
     script = (
-        "import os, sys, time, memscope\n"
+        "import os, sys, memscope\n"
         "rec = memscope.Recorder(sys.argv[1])\n"
         "rec.mark('here')\n"
-        "time.sleep(0.9)\n"
+        "rec.flush(60)\n"
         "print(memscope.Recording(sys.argv[1]).state.name, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
     )
