@@ -71,8 +71,8 @@ def format_value(value: float, unit: str) -> str:
     """``value`` of a figure with its unit, as every screen shows it."""
     if unit == "bytes":
         return format_bytes(value)
-    if unit == "bytes/step":
-        return f"{format_bytes(value)}/step"
+    if unit in ("bytes/step", "bytes/s"):
+        return f"{format_bytes(value)}{unit.removeprefix('bytes')}"
     if unit == "ms":
         return format_seconds(value / 1e3)
     if unit == "s":

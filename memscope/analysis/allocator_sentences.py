@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 from memscope.analysis.allocator import cache_ratio, find_flushes, flushes_in_steps, gap_bytes
 from memscope.analysis.figure import Missing, Negligible
-from memscope.analysis.growth import Growth, analyse_growth, time_until_full
+from memscope.analysis.growth import (
+    Growth,
+    analyse_growth,
+    time_until_full,
+    unit_measured,
+)
 from memscope.analysis.timeline import Timeline
 from memscope.units import format_bytes, format_seconds
 
@@ -90,7 +95,8 @@ def _flushes(timeline: Timeline) -> Iterator[str]:
 
 def _a_step(timeline: Timeline, growth: Growth) -> str:
     """ "4.0 MiB a step, 1.2 GiB over 300 steps" """
-    one, many = ("step", "steps") if len(timeline.steps) else ("second", "seconds")
+    is_steps = unit_measured(timeline, "a step") == "a step"
+    one, many = ("step", "steps") if is_steps else ("second", "seconds")
     return (
         f"{format_bytes(growth.slope)} a {one}, {format_bytes(growth.rise_bytes)} over "
         f"{growth.steps:,.0f} {many}"

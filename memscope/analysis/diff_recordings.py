@@ -32,6 +32,8 @@ def _change(name: str, before: Figure | None, after: Figure | None) -> Change:
     if before is None or after is None or missing is not None:
         side = "the first" if before is None or before.value is None else "the second"
         reason = (missing.reason if missing else None) or f"{side} recording has no such part"
+    elif before.unit != after.unit:
+        return Change(name, None, after.value, unit, f"in {before.unit} in the first recording")
     return Change(
         name, before.value if before else None, after.value if after else None, unit, reason
     )

@@ -14,7 +14,7 @@ from memscope.units import format_value
 
 BETTER = ("lower", "higher")
 # What sampling alone may move a metric by, in its unit.
-_SLACK = {"ratio": SLACK_RATIO, "bytes/step": SLACK_GROWTH}
+_SLACK = {"ratio": SLACK_RATIO, "bytes/step": SLACK_GROWTH, "bytes/s": SLACK_GROWTH}
 
 
 @dataclass(frozen=True, slots=True)

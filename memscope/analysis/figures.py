@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from memscope.analysis.figure import Figure, Missing, make_figure
 from memscope.analysis.figure_definition import DefaultLimit, FigureDefinition, Results
+from memscope.analysis.growth import unit_measured
 from memscope.analysis.memory_figures import (
     ALLOCATOR_FIGURES,
     FRAGMENTATION_FIGURES,
@@ -44,7 +45,10 @@ def figures(timeline: Timeline) -> dict[str, Figure]:
     results = Results(timeline, analyse_residency(timeline), analyse_weight_pool(timeline))
     found: dict[str, Figure] = {}
     for row in FIGURES:
-        found[row.name] = make_figure(row.name, row.unit, row.measure(results))
+        measured = row.measure(results)
+        is_missing = isinstance(measured, Missing)
+        unit = row.unit if is_missing else unit_measured(timeline, row.unit)
+        found[row.name] = make_figure(row.name, unit, measured)
         if row.name == "pool.hit_rate":
             found |= _hit_rates(results.weight_pool)
     return found

@@ -11,6 +11,7 @@ from memscope.analysis.figure import Measured, Missing, Negligible
 from memscope.analysis.memory import find_device
 from memscope.analysis.series import Series
 from memscope.analysis.timeline import Timeline
+from memscope.analysis.written_value import per_second
 
 MAX_FLOORS = 300
 LEAST_FLOORS = 8
@@ -79,6 +80,12 @@ def growth_slope(timeline: Timeline, kind: str) -> Measured | Negligible:
     if growth.slope > SMALL_BYTES and share <= SMALL_SHARE:
         return Negligible(growth.slope, f"too small to matter: {share:.2%} over the run")
     return growth.slope
+
+
+def unit_measured(timeline: Timeline, unit: str) -> str:
+    """``unit`` as it is of this recording: a second, where the program has no steps."""
+    has_steps = len(timeline.steps) > 0 and not timeline.are_steps_seconds
+    return unit if has_steps else per_second(unit)
 
 
 def measure_growth(timeline: Timeline, series: Series) -> Growth | Missing:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from memscope.analysis.figure import Figure, value_words
 from memscope.analysis.figures import FIGURES, DefaultLimit, FigureDefinition, find_definition
 from memscope.analysis.quantity import Quantity, parse_quantity
-from memscope.analysis.written_value import example_value, parse_value
+from memscope.analysis.written_value import example_value, is_per_second, parse_value, per_second
 from memscope.errors import MemscopeError
 from memscope.storage import State
 from memscope.text import clean
@@ -33,6 +33,7 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 }
 _LIMIT = re.compile(r"([^<>=!]*?)(?:(<=|>=|==|!=|<|>)(.*))?", re.S)
 RECORDING = "RECORDING"  # in advice: the path of what was judged
+_A_SECOND_OF_STEPS = "the limit is one a second, and of a program with steps it is known a step"
 _SEE_PEAK = f"See what holds it at the peak: `memscope report {RECORDING}`."
 _SEE_GROWTH = (
     f"It rises from step to step: see since when with `memscope report {RECORDING}`, then look for "
@@ -234,6 +235,9 @@ def _judge_one(figures: Mapping[str, Figure], limit: Limit, *, is_named: bool) -
     figure = figures.get(limit.figure) or Figure(
         limit.figure, None, limit.unit, "this recording has no such part"
     )
+    is_a_step = per_second(figure.unit) != figure.unit
+    if is_per_second(limit.unit) and is_a_step and figure.value is not None:
+        figure = Figure(figure.name, None, figure.unit, _A_SECOND_OF_STEPS)
     verdict, reason = _compare(figure, limit)
     advice = _advice(limit.quantity) if verdict in (WARN, FAIL) else ""
     return Verdict(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from memscope.analysis.figure import Figure, Highest, Missing, highest_of, make_figure
 from memscope.analysis.figures import figures
-from memscope.analysis.growth import measure_growth
+from memscope.analysis.growth import measure_growth, unit_measured
 from memscope.analysis.limits import Limit
 from memscope.analysis.memory import find_device
 from memscope.analysis.metric_names import BY_NAME, PEAK_REGISTERS
@@ -24,7 +24,10 @@ def measure(timeline: Timeline, limits: Sequence[Limit] = ()) -> dict[str, Figur
     for limit in limits:
         if not limit.quantity.is_figure and limit.figure not in found:
             measured = _measure_quantity(timeline, limit.quantity, found)
-            found[limit.figure] = replace(measured, name=limit.figure, unit=limit.unit)
+            unit = limit.unit
+            if measured.value is not None:
+                unit = unit_measured(timeline, unit)
+            found[limit.figure] = replace(measured, name=limit.figure, unit=unit)
     return found
 
 

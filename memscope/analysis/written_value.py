@@ -8,22 +8,27 @@ from memscope.errors import MemscopeError
 from memscope.units import BYTE_UNITS, TIME_UNITS_S, split_quantity
 
 TIME_UNITS = ("ms", "s")
-_A_STEP = "/step"
+_PER_SECOND = {"/step": "/s", "a step": "a second"}  # how units of growth end
 _EXAMPLES = {"ratio": "0.95", "ms": "40 ms", "s": "60 s"}
 
 
 def parse_value(text: str, name: str, unit: str | None) -> tuple[float, str]:
     """``text`` in ``unit``, that of ``name``; where None, in the unit that is written.
 
-    Raises MemscopeError.
+    What is measured a step may be written a second. Raises MemscopeError.
     """
-    is_a_step = unit is not None and unit.endswith(_A_STEP)
+    plain = unit
+    for step, second in _PER_SECOND.items():
+        if unit is not None and unit.endswith(step):
+            plain = unit.removesuffix(step)
+            unit = f"{plain}{second if text.endswith(second) else step}"
+            text = text.removesuffix(second).removesuffix(step)
     try:
-        number, written = split_quantity(text.removesuffix(_A_STEP) if is_a_step else text)
+        number, written = split_quantity(text)
     except MemscopeError:
         number, written = math.nan, text or "nothing"
     unit = _written_unit(written) if unit is None else unit
-    factors = _factors(unit.removesuffix(_A_STEP))
+    factors = _factors(unit if plain is None else plain)
     if math.isnan(number) or written.upper() not in factors:
         raise MemscopeError(
             f"{name} is measured in {unit or 'plain numbers'}, not in {written!r}.",
@@ -35,6 +40,19 @@ def parse_value(text: str, name: str, unit: str | None) -> tuple[float, str]:
     return value, unit
 
 
+def per_second(unit: str) -> str:
+    """The unit of what is measured a step, measured a second instead; others as they are."""
+    for step, second in _PER_SECOND.items():
+        if unit.endswith(step):
+            return f"{unit.removesuffix(step)}{second}"
+    return unit
+
+
+def is_per_second(unit: str) -> bool:
+    """Whether it is of what is measured a second."""
+    return unit.endswith(tuple(_PER_SECOND.values()))
+
+
 def write_value(value: float, unit: str) -> str:
     """``value`` with its unit spelled out; read back, it is the same."""
     is_whole = float(value).is_integer() and abs(value) < 1 << 53
@@ -44,7 +62,7 @@ def write_value(value: float, unit: str) -> str:
 def example_value(unit: str | None) -> str:
     """A value that may be written in ``unit``."""
     unit = unit or ""
-    if unit.endswith(_A_STEP):
+    if unit.endswith(tuple(_PER_SECOND)) or is_per_second(unit):
         return "1 KiB" if unit.startswith("bytes") else "0.1"
     return _EXAMPLES.get(unit, "2 GiB" if unit.startswith("bytes") else "4")
 

@@ -12,10 +12,21 @@ from hypothesis import strategies as st
 from memscope import events
 from memscope.analysis.figures import figures
 from memscope.analysis.growth import MAX_FLOORS, take_floors, theil_sen
-from memscope.analysis.limits import judge, parse_limit
+from memscope.analysis.limits import judge, parse_limit, parse_limits
+from memscope.analysis.measure import measure
 from memscope.analysis.summary import summarize
-from tests.memscope.analysis.build import Event, event, fold, state
+from tests.memscope.analysis.build import Event, event, fact, fold, state
 from tests.memscope.analysis.torch_runs import GIB, MIB, STEP_NS, run_program, sample
+
+
+def retries() -> list[Event]:
+    """A count, read at each tenth of a second."""
+    return [
+        event(
+            events.SAMPLE, at * 100_000_000, name="torch.alloc_retries", value=float(at), device=0
+        )
+        for at in range(120)
+    ]
 
 
 def value(rows: list[Event], name: str) -> float | None:
@@ -51,6 +62,55 @@ def test_a_leak_is_named_with_its_figure():
     assert "growth.allocated" in text
     assert "full in" in text
     assert "Fragmentation" not in text
+
+
+def in_seconds(rows: list[Event]) -> list[Event]:
+    return [fact("run.step_source", "second"), *rows]
+
+
+def without_steps(rows: list[Event]) -> list[Event]:
+    return [row for row in rows if row["kind"] != events.STEP]
+
+
+@pytest.mark.parametrize(
+    ("rows", "unit", "words"),
+    [
+        (LEAK, "bytes/step", "4.00 MiB a step, 2.23 GiB over 570 steps"),
+        (in_seconds(LEAK), "bytes/s", "4.00 MiB a second, 2.23 GiB over 570 seconds"),
+        (without_steps(LEAK), "bytes/s", "200 MiB a second, 2.05 GiB over 10 seconds"),
+    ],
+    ids=["steps", "seconds", "neither"],
+)
+def test_growth_is_a_second_where_the_program_has_no_steps(
+    rows: list[Event], unit: str, words: str
+) -> None:
+    limits = parse_limits(
+        ["torch.reserved_bytes.growth <= 1 GiB", "torch.alloc_retries.growth <= 1"]
+    )
+    found = measure(fold([*rows, *retries()]), limits)
+    assert found["growth.allocated"].unit == unit
+    assert found["torch.reserved_bytes.growth"].unit == unit
+    assert found["torch.alloc_retries.growth"].unit == unit.replace("bytes/step", "a step").replace(
+        "bytes/s", "a second"
+    )
+    assert f"grows by {words}" in sentences(rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "limit", "verdict"),
+    [
+        (LEAK, "growth.allocated <= 5 MiB", "pass"),
+        (LEAK, "growth.allocated <= 5 MiB/s", "not measured"),
+        (in_seconds(LEAK), "growth.allocated <= 5 MiB/s", "pass"),
+        (in_seconds(LEAK), "growth.allocated <= 3 MiB", "fail"),
+        (in_seconds(LEAK), "torch.allocated_bytes.growth <= 3 MiB/s", "fail"),
+    ],
+)
+def test_a_limit_a_second_judges_no_step(rows: list[Event], limit: str, verdict: str) -> None:
+    limits = parse_limits([limit])
+    found = judge(measure(fold(rows), limits), limits)[0]
+    assert found.verdict == verdict
+    assert (found.value is None) == (verdict == "not measured")
 
 
 def test_a_leak_says_when_the_device_is_full():

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.memscope.analysis.build import fact
 from tests.memscope.analysis.sweeps import run_sweeps
+from tests.memscope.analysis.torch_runs import GIB, run_program
 from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import write_recording
 from tests.memscope.fake_allocator import MIB, FakeAllocator
@@ -160,3 +162,15 @@ def test_recorded_cases_differ_as_known(memscope: Run) -> None:
     figures = json.loads(found)["figures"]
     assert figures["diff.reserved_bytes"]["value"] == 689_963_008 - 3_758_096_384
     assert figures["diff.allocated_bytes"]["value"] == 335_544_320 - 3_758_096_384
+
+
+def test_growth_a_step_is_not_set_against_growth_a_second(memscope: Run, tmp_path: Path) -> None:
+    rows = run_program(600, lambda step: GIB + MIB * step, lambda step: 2 * GIB)
+    before = write_recording(tmp_path / "a.mscope", [fact("run.step_source", "second"), *rows])
+    after = write_recording(tmp_path / "b.mscope", rows)
+    found = json.loads(memscope("diff", before, after, "--json").out)
+    growth = found["figures"]["diff.growth.allocated"]
+    assert (growth["value"], growth["reason"]) == (None, "in bytes/s in the first recording")
+    assert "in bytes/s in the first recording" in memscope("diff", before, after).out
+    found = json.loads(memscope("diff", before, before, "--json").out)
+    assert found["figures"]["diff.growth.allocated"]["unit"] == "bytes/s"
