@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.figure import Measured, Missing, Negligible
+from memscope.analysis.figure import (
+    Highest,
+    Measured,
+    Missing,
+    Negligible,
+    highest_of,
+    on_devices,
+)
 from memscope.analysis.flushes import Flushes
-from memscope.analysis.memory import find_device
+from memscope.analysis.memory import find_device, find_devices
 from memscope.analysis.series import Series
 from memscope.analysis.timeline import Timeline
 from memscope.units import format_bytes
@@ -18,54 +27,70 @@ LEAST_GAP_SHARE = 0.01
 NOT_SAMPLED = Missing("torch's allocator counters are not sampled")
 
 
-def cache_ratio(timeline: Timeline) -> Measured | Negligible:
-    """(reserved − allocated) / reserved, median of the readings within steps after warm-up."""
-    ratios = _within_steps(timeline, "cache_ratio")
-    gaps = _within_steps(timeline, "unused")
+def cache_ratio(timeline: Timeline) -> Highest | Missing | Negligible:
+    """(reserved − allocated) / reserved, median of the readings within steps after warm-up.
+
+    Of several devices the highest of those whose gap matters, where there are any.
+    """
+    ratios, gaps = _within_steps(timeline, "cache_ratio"), _within_steps(timeline, "unused")
     if isinstance(ratios, Missing) or isinstance(gaps, Missing):
         return ratios if isinstance(ratios, Missing) else NOT_SAMPLED
-    ratio, gap = float(np.median(ratios)), float(np.median(gaps))
-    bound = LEAST_GAP_BYTES
-    device = find_device(timeline)
-    if device is not None and device.total_bytes:
-        bound = max(bound, round(LEAST_GAP_SHARE * device.total_bytes))
-    if gap < bound:
-        return Negligible(ratio, f"too small to matter: {format_bytes(gap)}")
-    return ratio
+    highest = highest_of(ratios)
+    large = {
+        device: ratio
+        for device, ratio in ratios.items()
+        if gaps.get(device, 0.0) >= _least_gap(timeline, device)
+    }
+    if large:
+        return replace(highest_of(large), devices=highest.devices)
+    gap = gaps.get(highest.device, 0.0)
+    return Negligible(highest, f"too small to matter: {format_bytes(gap)}")
 
 
-def gap_bytes(timeline: Timeline) -> Measured:
-    """reserved − allocated, median of the readings within steps after warm-up."""
+def gap_bytes(timeline: Timeline, device: int) -> Measured:
+    """reserved − allocated there, median of the readings within steps after warm-up."""
     gaps = _within_steps(timeline, "unused")
-    return gaps if isinstance(gaps, Missing) else float(np.median(gaps))
+    return gaps if isinstance(gaps, Missing) else gaps.get(device, NOT_SAMPLED)
 
 
-def rounding_ratio(timeline: Timeline) -> Measured:
+def _least_gap(timeline: Timeline, index: int) -> int:
+    """Bytes below which what is unused does not matter."""
+    devices = find_devices(timeline)
+    device = devices.get(index) or next(iter(devices.values()), None)
+    total = device.total_bytes if device is not None else None
+    return max(LEAST_GAP_BYTES, round(LEAST_GAP_SHARE * (total or 0)))
+
+
+def rounding_ratio(timeline: Timeline) -> Highest | Missing:
     """(allocated − requested) / allocated, the last reading."""
     missing = _missing(timeline)
     if missing is not None:
         return missing
-    found = [each.rounding_ratio for each in timeline.counters.values() if each.rounding_ratio]
+    found = {
+        device: each.rounding_ratio.latest
+        for device, each in timeline.counters.items()
+        if each.rounding_ratio
+    }
     if not found:
         return Missing("the bytes that were requested of torch's allocator are not sampled")
-    return max(series.latest for series in found)
+    return highest_of(found)
 
 
-def swing_ratio(timeline: Timeline) -> Measured:
+def swing_ratio(timeline: Timeline) -> Highest | Missing:
     """(most − least allocated within a step) / most, median of steps that were read often."""
     missing = _missing(timeline)
     if missing is not None:
         return missing
     start = warmup_end_ns(timeline)
-    found = [
-        series.last[series.t_ns > start]
-        for each in timeline.counters.values()
+    found = {
+        device: float(np.median(values))
+        for device, each in timeline.counters.items()
         if (series := each.swing_ratio) is not None
-    ]
-    values = np.concatenate(found) if found else np.empty(0)
-    if not len(values):
+        and len(values := series.last[series.t_ns > start])
+    }
+    if not found:
         return Missing("no step after warm-up holds enough readings of torch's counters")
-    return float(np.median(values))
+    return highest_of(found)
 
 
 def flushes_in_steps(timeline: Timeline) -> Measured:
@@ -94,21 +119,21 @@ def warmup_end_ns(timeline: Timeline) -> int:
     return int(ends[-1]) if len(ends) else -1
 
 
-def _within_steps(timeline: Timeline, name: str) -> npt.NDArray[np.float64] | Missing:
-    """Readings within steps after warm-up, of the device that is worst."""
+def _within_steps(timeline: Timeline, name: str) -> dict[int, float] | Missing:
+    """Device → the median of readings within steps after warm-up."""
     missing = _missing(timeline)
     if missing is not None:
         return missing
     if not len(timeline.measured_steps):
         return Missing("no step has ended after warm-up")
-    found = [
-        values
-        for each in timeline.counters.values()
+    found = {
+        device: float(np.median(values))
+        for device, each in timeline.counters.items()
         if (series := getattr(each, name)) is not None and len(values := _inside(timeline, series))
-    ]
+    }
     if not found:
         return Missing("torch's allocator counters are not sampled within steps")
-    return max(found, key=lambda values: float(np.median(values)))
+    return on_devices(found)
 
 
 def _inside(timeline: Timeline, series: Series) -> npt.NDArray[np.float64]:

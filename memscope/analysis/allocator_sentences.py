@@ -49,20 +49,23 @@ def _leaks(timeline: Timeline) -> Iterator[str]:
 
 def _fragmentation(timeline: Timeline) -> Iterator[str]:
     growth = analyse_growth(timeline, "reserved_gap")
-    ratio, gap = cache_ratio(timeline), gap_bytes(timeline)
+    ratio = cache_ratio(timeline)
     grows = isinstance(growth, Growth) and growth.is_plain and growth.rise_bytes >= SMALL_RISE
     is_high = (
         not isinstance(ratio, Missing | Negligible)
-        and ratio > HIGH_CACHE_RATIO
+        and ratio.value > HIGH_CACHE_RATIO
         and not _is_used_at_peak(timeline)
     )
-    if not (grows or is_high) or isinstance(ratio, Missing) or isinstance(gap, Missing):
+    if not (grows or is_high) or isinstance(ratio, Missing):
         return
-    share = ratio.value if isinstance(ratio, Negligible) else ratio
+    highest = ratio.value if isinstance(ratio, Negligible) else ratio
+    gap = gap_bytes(timeline, highest.device)
+    if isinstance(gap, Missing):
+        return
     more = f", {_a_step(timeline, growth)} more" if grows and isinstance(growth, Growth) else ""
     yield (
-        f"Fragmentation: {share:.0%} of what torch reserves ({format_bytes(gap)}{more}) is free "
-        "within steps but does not fit what is asked for (allocator.cache_ratio): sizes vary. "
+        f"Fragmentation: {highest.value:.0%} of what torch reserves ({format_bytes(gap)}{more}) is "
+        "free within steps but does not fit what is asked for (allocator.cache_ratio): sizes vary. "
         f"{_fragmentation_advice(timeline)}"
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memscope.units import format_value
 
@@ -14,14 +14,6 @@ class Missing:
 
     reason: str
     is_applicable: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Negligible:
-    """A value that no default limit judges, and why: what it is a ratio of is too small."""
-
-    value: float
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +40,31 @@ class Highest:
         return f"{self.place}, the {rank} of {self.devices} GPUs" if self.place else None
 
 
+@dataclass(frozen=True, slots=True)
+class Negligible:
+    """A value that no default limit judges, and why: what it is a ratio of is too small."""
+
+    value: Highest
+    reason: str
+
+
 def highest_of(values: Mapping[int, float], *, is_lowest: bool = False) -> Highest:
     """The highest of device → value, or the lowest; the first of equals."""
     choose = min if is_lowest else max
-    device = choose(values, key=lambda each: values[each])
-    return Highest(values[device], device, len(values), is_lowest)
+    found = on_devices(values, is_lowest=is_lowest)
+    device = choose(found, key=lambda each: found[each])
+    return Highest(found[device], device, len(found), is_lowest)
+
+
+def on_devices(values: Mapping[int, float], *, is_lowest: bool = False) -> dict[int, float]:
+    """Device → value, where what was read without a device, −1, is of the first."""
+    first = next((device for device in values if device >= 0), 0)
+    choose = min if is_lowest else max
+    found: dict[int, float] = {}
+    for place, value in values.items():
+        device = place if place >= 0 else first
+        found[device] = choose(value, found.get(device, value))
+    return found
 
 
 Measured = float | Missing
@@ -88,7 +100,8 @@ def make_figure(name: str, unit: str, measured: Measured | Negligible | Highest)
         value = float(measured.value)
         return Figure(name, value, unit, device=measured.place, of=measured.of)
     if isinstance(measured, Negligible):
-        return Figure(name, measured.value, unit, measured.reason, is_negligible=True)
+        figure = make_figure(name, unit, measured.value)
+        return replace(figure, reason=measured.reason, is_negligible=True)
     if isinstance(measured, Missing):
         return Figure(name, None, unit, measured.reason, measured.is_applicable)
     return Figure(name, float(measured), unit)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.figure import Measured, Missing, Negligible
+from memscope.analysis.figure import Highest, Measured, Missing, Negligible, highest_of
 from memscope.analysis.memory import find_device
 from memscope.analysis.series import Series
 from memscope.analysis.timeline import Timeline
@@ -60,26 +61,35 @@ def analyse_growth(timeline: Timeline, kind: str) -> Growth | Missing:
     Theil–Sen (Sen 1968): the median slope of all pairs of floors, a floor being the least reading
     of one of at most ``MAX_FLOORS`` windows after warm-up.
     """
-    found = [
-        growth
-        for counters in timeline.counters.values()
-        if (series := getattr(counters, KINDS[kind])) is not None
-        and not isinstance(growth := measure_growth(timeline, series), Missing)
-    ]
-    if found:
-        return max(found, key=lambda growth: growth.slope)
-    return _missing(timeline, kind)
+    found = _by_device(timeline, kind)
+    return _fastest(found) if found else _missing(timeline, kind)
 
 
-def growth_slope(timeline: Timeline, kind: str) -> Measured | Negligible:
+def growth_slope(timeline: Timeline, kind: str) -> Highest | Missing | Negligible:
     """The figure: bytes a step. Negligible where all of it is a small share of the level."""
-    growth = analyse_growth(timeline, kind)
-    if isinstance(growth, Missing):
-        return growth
+    found = _by_device(timeline, kind)
+    if not found:
+        return _missing(timeline, kind)
+    growth = _fastest(found)
+    slope = highest_of({device: each.slope for device, each in found.items()})
     share = growth.rise_bytes / max(growth.level_bytes, 1.0)
     if growth.slope > SMALL_BYTES and share <= SMALL_SHARE:
-        return Negligible(growth.slope, f"too small to matter: {share:.2%} over the run")
-    return growth.slope
+        return Negligible(slope, f"too small to matter: {share:.2%} over the run")
+    return slope
+
+
+def _fastest(found: Mapping[int, Growth]) -> Growth:
+    return max(found.values(), key=lambda growth: growth.slope)
+
+
+def _by_device(timeline: Timeline, kind: str) -> dict[int, Growth]:
+    """Device → its growth, of those of which it is measured."""
+    return {
+        device: growth
+        for device, counters in timeline.counters.items()
+        if (series := getattr(counters, KINDS[kind])) is not None
+        and not isinstance(growth := measure_growth(timeline, series), Missing)
+    }
 
 
 def unit_measured(timeline: Timeline, unit: str) -> str:

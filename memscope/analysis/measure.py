@@ -79,15 +79,17 @@ def measure_metric(
         return _fastest(timeline, known)
     if statistic == "peak":
         registers = timeline.metric(PEAK_REGISTERS.get(metric, ""))
-        return _highest(_peaks(known, _on_device(registers, device)))
+        return highest_of(_peaks(known, _on_device(registers, device)))
     if statistic in ("p95", "median"):
         share = 0.95 if statistic == "p95" else 0.5
         inside = {place: each.inside for place, each in known.items() if len(each.inside)}
         found = {place: each.percentile(share) for place, each in inside.items()}
-        return _highest(found) if found else Missing(NO_STEP_AFTER_WARMUP)
+        return highest_of(found) if found else Missing(NO_STEP_AFTER_WARMUP)
     if statistic == "min":
-        return _highest({place: each.series.floor for place, each in known.items()}, is_lowest=True)
-    return _highest({place: each.series.latest for place, each in known.items()})
+        return highest_of(
+            {place: each.series.floor for place, each in known.items()}, is_lowest=True
+        )
+    return highest_of({place: each.series.latest for place, each in known.items()})
 
 
 def _peaks(*readings: Mapping[int, MetricReadings]) -> dict[int, float]:
@@ -96,17 +98,6 @@ def _peaks(*readings: Mapping[int, MetricReadings]) -> dict[int, float]:
         for place, each in found.items():
             peaks[place] = max(each.series.peak, peaks.get(place, each.series.peak))
     return peaks
-
-
-def _highest(values: Mapping[int, float], *, is_lowest: bool = False) -> Highest:
-    """The highest and its device; what was read without one is of the first."""
-    first = next((device for device in values if device >= 0), 0)
-    choose = min if is_lowest else max
-    found: dict[int, float] = {}
-    for place, value in values.items():
-        device = place if place >= 0 else first
-        found[device] = choose(value, found.get(device, value))
-    return highest_of(found, is_lowest=is_lowest)
 
 
 def _on_device(
@@ -126,7 +117,7 @@ def _fastest(timeline: Timeline, known: dict[int, MetricReadings]) -> Highest | 
         place: growth.slope for place, growth in growths.items() if not isinstance(growth, Missing)
     }
     missing = next((growth for growth in growths.values() if isinstance(growth, Missing)), None)
-    return _highest(slopes) if slopes or missing is None else missing
+    return highest_of(slopes) if slopes or missing is None else missing
 
 
 def _why_missing(timeline: Timeline, metric: str, device: int | None) -> Missing:

@@ -96,6 +96,80 @@ def test_growth_is_a_second_where_the_program_has_no_steps(
     assert f"grows by {words}" in sentences(rows)
 
 
+def on_device(device: int, rows: list[Event]) -> list[Event]:
+    """The readings of ``rows``, as those of another device."""
+    card = fact(f"cuda.{device}", {"name": "H200", "kind": "cuda", "total_bytes": 80 * GIB})
+    samples = [{**row, "device": device} for row in rows if row["kind"] == events.SAMPLE]
+    return [card, *samples]
+
+
+def in_order(*parts: list[Event]) -> list[Event]:
+    return sorted((row for part in parts for row in part), key=lambda row: row["t_ns"])
+
+
+NAMED = (
+    "growth.allocated",
+    "growth.reserved_gap",
+    "growth.outside",
+    "allocator.cache_ratio",
+    "allocator.swing_ratio",
+    "fragmentation.internal",
+)
+
+
+def growing(rate: int, reserved: int) -> list[Event]:
+    """A process that grows by ``rate`` and is read eight times within each of its steps."""
+    rows = run_program(
+        1600,
+        lambda at: GIB + at // 5 % 4 * 100 * MIB + rate * at,
+        lambda at: reserved + 2 * rate * at,
+        process=lambda at: reserved + 3 * rate * at,
+    )
+    requested = [
+        {**row, "name": "torch.requested_bytes", "bytes": row["bytes"] * 9 // 10 - rate}
+        for row in rows
+        if row.get("name") == "torch.allocated_bytes"
+    ]
+    ends = [
+        {**row, "step": row["step"] // 40, "duration_ns": 40 * STEP_NS - 1}
+        for row in rows
+        if row["kind"] == events.STEP and row["step"] % 40 == 39
+    ]
+    return in_order([row for row in rows if row["kind"] != events.STEP], requested, ends)
+
+
+def test_growth_and_the_allocator_name_their_device_among_several() -> None:
+    slow, fast = growing(MIB // 8, 3 * GIB), growing(MIB, 30 * GIB)
+    found, first, second = (
+        figures(fold(rows)) for rows in (in_order(slow, on_device(1, fast)), slow, fast)
+    )
+    for name in NAMED:
+        values = [first[name].value, second[name].value]
+        assert None not in values, name
+        assert first[name].of is None, "one device needs no name"
+        place = f"cuda:{values.index(max(values))}"
+        assert (found[name].value, found[name].device) == (max(values), place), name
+        assert found[name].of == f"{place}, the highest of 2 GPUs"
+    assert found["growth.allocated"].device == "cuda:1"
+    assert found["allocator.swing_ratio"].device == "cuda:0"
+
+
+def test_a_value_too_small_to_matter_names_its_device() -> None:
+    small = run_program(600, flat(GIB), flat(GIB + 90 * MIB))
+    found = figures(fold(in_order(STEADY, on_device(1, small))))["allocator.cache_ratio"]
+    assert (found.is_negligible, found.of) == (True, "cuda:0, the highest of 2 GPUs")
+    assert found.reason == "too small to matter: 100 MiB"
+
+
+def test_a_small_cache_on_one_device_hides_none_on_another() -> None:
+    rows = in_order(
+        run_program(600, flat(MIB), flat(100 * MIB), peak=MIB), on_device(1, FRAGMENTED)
+    )
+    found = figures(fold(rows))["allocator.cache_ratio"]
+    assert (found.value, found.device, found.is_negligible) == (0.75, "cuda:1", False)
+    assert "Fragmentation: 75% of what torch reserves (3.00 GiB)" in sentences(rows)
+
+
 @pytest.mark.parametrize(
     ("rows", "limit", "verdict"),
     [
