@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -41,12 +42,11 @@ async def live(path: Path, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Li
 
 
 async def until(pilot: Live, condition: Callable[[], bool]) -> None:
-    for _ in range(200):
-        if condition():
-            await pilot.pause()
-            return
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come:\n" + screen_text(pilot)
         await pilot.pause(0.02)
-    raise AssertionError("it did not come:\n" + screen_text(pilot))
+    await pilot.pause()
 
 
 def screen_text(pilot: Live) -> str:
@@ -187,7 +187,7 @@ async def test_pause_holds_the_view_and_goes_on_with_the_newest(path: Path) -> N
     async with live(path) as pilot:
         await until(pilot, lambda: shown_batch(pilot) == 1)
         await pilot.press("p")
-        assert "paused" in screen_text(pilot)
+        await until(pilot, lambda: "paused" in screen_text(pilot))
         file.append(step(0))
         await pilot.pause(0.2)
         assert shown_batch(pilot) == 1
@@ -270,16 +270,14 @@ async def test_all_figures_and_help_open_and_close(path: Path) -> None:
     async with live(path) as pilot:
         await until(pilot, lambda: shown_batch(pilot) == 5)
         await pilot.press("question_mark")
-        await pilot.pause()
-        assert type(pilot.app.screen).__name__ == "HelpScreen"
+        await until(pilot, lambda: type(pilot.app.screen).__name__ == "HelpScreen")
         await pilot.press("escape")
         await pilot.press("v")
         await until(pilot, lambda: "Figures" in screen_text(pilot))
         assert "layers uploaded in a step" in screen_text(pilot)
         assert "Esc back" in screen_text(pilot)
         await pilot.press("escape")
-        await pilot.pause()
-        assert "Over time" in screen_text(pilot)
+        await until(pilot, lambda: "Over time" in screen_text(pilot))
 
 
 @pytest.mark.parametrize("size", [(20, 6), (40, 12), (80, 24), (119, 60), (400, 100)])
@@ -311,10 +309,7 @@ async def test_a_fault_in_the_feed_ends_the_view_with_one_sentence(path: Path) -
 
     app = LiveApp(BrokenFeed(path), period_s=0.02)
     async with app.run_test() as pilot:
-        for _ in range(100):
-            if app.return_value is not None:
-                break
-            await pilot.pause(0.02)
+        await until(pilot, lambda: app.return_value is not None)
     assert app.return_value is not None
     assert "boom" in app.return_value.problem
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,12 @@ from test_live_app import live, screen_text, until
 from memscope import events
 from memscope.analysis.ledger import Ledger
 from memscope.units import format_bytes
-from memscope_dashboards.tui import run_feed
 from memscope_dashboards.tui.line import length
 from memscope_dashboards.tui.run_feed import RunFeed, RunSnapshot
 from memscope_dashboards.tui.widgets.ledger_lines import LedgerLines
 from memscope_dashboards.tui.widgets.processes import window
 
 GIB, MIB = 1 << 30, 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def looking_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_feed, "LOOK_S", 0.0)
-    monkeypatch.setattr(run_feed, "LOOK_SHARE", math.inf)
 
 
 def begin(folder: Path, pid: int, name: str = "") -> GrowingFile:
