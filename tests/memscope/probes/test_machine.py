@@ -150,7 +150,7 @@ def test_own_process_is_described() -> None:
 
 def test_orphan_is_named() -> None:
     """A child whose parent was killed, as servers leave them."""
-    child = "import time; print('up', flush=True); time.sleep(60)"
+    child = "import time; print('up', flush=True); time.sleep(120)"
     parent = (
         "import os, subprocess, sys\n"
         f"child = subprocess.Popen([sys.executable, '-c', {child!r}], stdout=subprocess.PIPE)\n"
@@ -162,7 +162,7 @@ def test_orphan_is_named() -> None:
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     pid = int(run.stdout)
     try:
-        until = time.monotonic() + 5
+        until = time.monotonic() + 60
         while not read_process(pid).is_orphan and time.monotonic() < until:
             time.sleep(0.05)
         machine = FakeMachine(FakeCard(processes={pid: 600 * MIB}))

@@ -10,6 +10,7 @@ import pytest
 
 from memscope import events
 from memscope.analysis.ledger import make_ledgers
+from memscope.probes import private_pools
 from memscope.probes.private_pools import FACT, PrivatePoolProbe
 from tests.fakes import FakeTorch, ListRecorder
 from tests.memscope.analysis.build import event, fact, fold
@@ -57,7 +58,8 @@ def read(torch: MappedTorch, monkeypatch: pytest.MonkeyPatch, times: int = 5) ->
 def test_free_bytes_of_private_pools_are_read_once_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    torch = MappedTorch()
+    torch, clock = MappedTorch(), SimpleNamespace(perf_counter_ns=lambda: 1)
+    monkeypatch.setattr(private_pools, "time", clock)
     rows = {row.name: row.bytes for row in read(torch, monkeypatch).of(events.SAMPLE)}
     assert rows == {
         "torch.private_free_bytes": 17 * MIB,
