@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ MODEL = (
     "torch.set_num_threads(1)\n"
     "model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 4))\n"
     "hooks = torch.nn.modules.module, sys.modules['torch.optim.optimizer']\n"
-    "until = time.monotonic() + 20\n"
+    "until = time.monotonic() + 120\n"
     "while time.monotonic() < until and not (\n"
     "    hooks[0]._global_forward_pre_hooks and hooks[1]._global_optimizer_post_hooks\n"
     "): time.sleep(0.01)\n"
@@ -90,15 +91,17 @@ def test_compiled_program_is_not_hooked(tmp_path: Path) -> None:
     steps, source = run_loop(
         tmp_path,
         "model = torch.compile(model, backend='eager', fullgraph=True)\n"
-        "for _ in range(20): model(torch.zeros(1, 4))\n",
+        "for _ in range(1000): model(torch.zeros(1, 4))\n",
     )
     assert source == "second"
-    assert steps < 20  # seconds, of which a slow machine has some
+    assert steps < 1000  # seconds, of which a slow machine has some
 
 
 def test_seconds_are_steps_without_torch(tmp_path: Path) -> None:
+    started = time.monotonic()
     assert record(tmp_path, "-c", "import time; time.sleep(2.6)").code == 0
+    lasted = time.monotonic() - started
     steps = steps_of(tmp_path / "run.mscope")
     assert steps == list(range(len(steps)))
-    assert 1 <= len(steps) <= 4
+    assert 1 <= len(steps) <= lasted
     assert facts_of(tmp_path / "run.mscope")["run.step_source"] == "second"
