@@ -174,7 +174,7 @@ def test_torchrun_gives_each_rank_a_file_of_one_run(tmp_path: Path) -> None:
         "for _ in range(3):\n"
         "    with recorder.step(): pass\n"
     )
-    words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
     assert record(tmp_path, *words).code == 0
     command = [PYTHON, "-m", "memscope", "summary", "run.mscope"]
     shown = run_process(command, tmp_path).out

@@ -77,7 +77,7 @@ def test_torchrun_gives_a_file_a_rank(tmp_path: Path) -> None:
         "    model(torch.ones(8, 4096, device='cuda')).sum().backward(); optimizer.step()\n"
         "dist.barrier(); dist.destroy_process_group()\n"
     )
-    words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py"]
     assert record(tmp_path, *words).code == 0
     data = summary(tmp_path, "run.mscope")
     processes = data["processes"]
