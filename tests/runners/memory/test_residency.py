@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -25,8 +26,16 @@ SLAB = LAYER_LAYOUT.bytes
 HEAD = HEAD_LAYOUT.bytes
 
 
-def upload_threads() -> list[threading.Thread]:
-    return [t for t in threading.enumerate() if t.name.startswith("memscope-upload")]
+@pytest.fixture
+def upload_threads() -> Callable[[], list[threading.Thread]]:
+    """Those that the test began: another's device may not have been collected yet."""
+    before = threading.enumerate()
+
+    def find() -> list[threading.Thread]:
+        named = [t for t in threading.enumerate() if t.name.startswith("memscope-upload")]
+        return [thread for thread in named if thread not in before]
+
+    return find
 
 
 def samples(window: Window, metric: str) -> list[int | None]:
@@ -86,7 +95,7 @@ def test_finished_upload_ahead_is_not_waited_for():
     window.close()
 
 
-def test_worker_starts_with_the_first_upload_ahead_and_ends_on_close():
+def test_worker_starts_with_the_first_upload_ahead_and_ends_on_close(upload_threads):
     window = Window(6, "past", 2, prefetch=True)
     window.residency.begin_step(0)
     assert not upload_threads()
@@ -96,7 +105,7 @@ def test_worker_starts_with_the_first_upload_ahead_and_ends_on_close():
     assert not upload_threads()
 
 
-def test_no_worker_without_prefetch():
+def test_no_worker_without_prefetch(upload_threads):
     window = Window(6, "past", 2).run(close=False)
     assert not upload_threads()
     window.close()
@@ -216,7 +225,7 @@ def test_exact_limit_fits():
 
 
 @pytest.mark.parametrize("unit", ["slab", "entry"])
-def test_error_of_the_upload_thread_reaches_the_program(unit):
+def test_error_of_the_upload_thread_reaches_the_program(upload_threads, unit):
     window = Window(6, "past", 2, unit=unit, prefetch=True)
     window.source.slabs[3] = window.source.slabs[3][:-256]
     with pytest.raises(ValueError, match="bytes"):
