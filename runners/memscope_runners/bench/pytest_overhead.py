@@ -100,6 +100,6 @@ def _run(folder: Path, *arguments: str) -> float:
     )
     taken = perf_counter() - start
     if run.returncode != pytest.ExitCode.OK:
-        said = (run.stdout + run.stderr)[-500:]
+        said = (run.stderr + run.stdout)[-500:]
         raise MemscopeError(f"pytest did not pass: {said}", "Is memscope's plugin installed?")
     return taken
