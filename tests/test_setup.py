@@ -42,7 +42,7 @@ class Checkout:
             env={key: value for key, value in os.environ.items() if key not in choices},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
 
     def installs(self) -> list[str]:

@@ -19,13 +19,13 @@ def run_example(name: str, path: Path, *options: str) -> dict[str, Any]:
     if name == "generate":
         pytest.importorskip("transformers")
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), str(path), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=path.parent)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=path.parent)
     assert done.returncode == 0, done.stderr
     shown = subprocess.run(
         [sys.executable, "-m", "memscope", "summary", "--json", str(path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert shown.returncode == 0, shown.stderr
     summary: dict[str, Any] = json.loads(shown.stdout)

@@ -45,7 +45,7 @@ def dump_dom(page: Path, profile: Path, *options: str) -> tuple[str, str]:
         "--dump-dom",
         page.as_uri(),
     ]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr
     return run.stdout, run.stderr
 

@@ -42,7 +42,7 @@ def run_process(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=300,
     )
     lines = run.stderr.splitlines(keepends=True)
     is_ours = [line.startswith(("memscope:", "recording:")) for line in lines]

@@ -31,7 +31,7 @@ os._exit(run_program(["sh", "-c", "exit 5"], os.environ))
 
 
 def test_an_end_before_the_wait_is_noticed_beside_other_threads() -> None:
-    run = subprocess.run([sys.executable, "-c", LATE], capture_output=True, timeout=20)
+    run = subprocess.run([sys.executable, "-c", LATE], capture_output=True, timeout=120)
     assert run.returncode == 5, run.stderr.decode()
 
 
@@ -59,7 +59,7 @@ os._exit(run_program(["sh", "-c", program], os.environ))
 
 
 def test_a_signal_before_the_wait_reaches_the_program() -> None:
-    run = subprocess.run([sys.executable, "-c", SIGNALLED], capture_output=True, timeout=20)
+    run = subprocess.run([sys.executable, "-c", SIGNALLED], capture_output=True, timeout=120)
     assert run.returncode == 9, run.stderr.decode()
 
 
@@ -69,7 +69,7 @@ def test_ignored_signal_stays_ignored_in_the_program() -> None:
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
         "os._exit(run_program(['sh', '-c', 'kill -HUP $$; exit 6'], os.environ))"
     )
-    assert subprocess.run([sys.executable, "-c", code], timeout=20).returncode == 6
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 6
 
 
 @pytest.mark.parametrize(
@@ -100,5 +100,5 @@ def test_interrupt_while_loading_is_no_traceback() -> None:
         "sys.meta_path.insert(0, Interrupts())\n"
         "runpy.run_module('memscope', run_name='__main__')\n"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=20)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120)
     assert (run.returncode, run.stderr) == (130, b"")
