@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memscope.pytest_plugin.marks import Asked
     from memscope.writer import Recorder
 
-FLUSH_SECONDS = 5.0
+FLUSH_SECONDS = 60.0  # figures of a half-written recording would be wrong
 
 
 class Measurement:
