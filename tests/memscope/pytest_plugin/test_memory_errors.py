@@ -13,6 +13,7 @@ HOST_DEVICE = (
     "                               'limit_bytes': 2048})\n"
     "    for size in sizes:\n"
     "        recorder.emit(events.DEVICE_MALLOC, bytes=size, name='weight_pool')\n"
+    "    recorder.sample('device.allocated_bytes', bytes=sum(sizes), step=0)\n"
     "    recorder.emit(events.STEP, 0, duration_ns=1000)\n"
 )
 OUT = (
