@@ -47,15 +47,23 @@ def _llama(message: RuntimeMessage) -> Explanation:
 
 def _llama_help(message: RuntimeMessage) -> Iterator[Advice]:
     layers = Advice("--n-gpu-layers lower (-ngl)", "layers stay in host memory; Ollama: num_gpu")
+    if message.detail == "recurrent state":
+        yield from (Advice("--parallel lower (-np)", "each sequence has its own state"), layers)
+        return
     context = Advice("--ctx-size lower (-c)", "KV cache and buffers follow it; Ollama: num_ctx")
     if message.detail in ("KV cache", "compute buffers"):
         yield from (context, layers)
     else:
         yield from (layers, context)
     if message.detail != "weights":
-        yield Advice("--ubatch-size lower (-ub)", "smaller compute buffers")
-        yield Advice("--cache-type-k q8_0 --cache-type-v q8_0", "half of a 16-bit KV cache")
+        yield from _llama_context_help(message)
     yield Advice("a model of fewer bits (Q4_K_M, say)", "smaller weights")
+
+
+def _llama_context_help(message: RuntimeMessage) -> Iterator[Advice]:
+    buffers = Advice("--ubatch-size lower (-ub)", "smaller compute buffers")
+    cache = Advice("--cache-type-k q8_0 --cache-type-v q8_0", "half of a 16-bit KV cache")
+    yield from (cache, buffers) if message.detail == "KV cache" else (buffers, cache)
 
 
 def _onnxruntime(message: RuntimeMessage) -> Explanation:

@@ -34,13 +34,13 @@ WORDS = ("smaller than requested",)
 _ASKED = re.compile(rf"allocating({SIZE})ondevice(\d{{1,4}}):")
 _BUFFER = re.compile(r"ofsize(\d{1,20})")
 _LIMITED = re.compile(r"Availablememoryof(\d{1,20})issmallerthanrequestedbytesof(\d{1,20})")
-# What follows llama.cpp's message says what the memory was for.
+# What follows llama.cpp's message says what the memory was for; `alloc_tensor_range` does not.
 _PURPOSES = (
-    ("alloc_tensor_range", "weights"),
-    ("loadingmodel", "weights"),
+    ("errorloadingmodel", "weights"),
     ("kvcache", "KV cache"),
     ("kv_cache", "KV cache"),
-    ("computebuffers", "compute buffers"),
+    ("rscache", "recurrent state"),
+    ("failedtoallocatecompute", "compute buffers"),
     ("ggml_gallocr_reserve", "compute buffers"),
 )
 

@@ -14,6 +14,9 @@ LLAMA = (
     "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9866.00 MiB on device 1: "
     "cudaMalloc failed: out of memory"
 )
+RANGE = "alloc_tensor_range: failed to allocate CUDA1 buffer of size 10345250816"
+WEIGHTS = "llama_model_load: error loading model: unable to allocate CUDA1 buffer"
+CONTEXT = "llama_init_from_model: failed to initialize the context:"
 ARENA = (
     "Non-zero status code returned while running Mul node. Name:'Mul_8702' Status Message: "
     "bfc_arena.cc:368 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool) "
@@ -31,9 +34,12 @@ def settings(explanation: Explanation) -> list[str]:
 @pytest.mark.parametrize(
     ("after", "purpose", "first"),
     [
-        ("alloc_tensor_range: failed to allocate CUDA1 buffer", "weights", "--n-gpu-layers"),
+        (f"{RANGE}\n{WEIGHTS}", "weights", "--n-gpu-layers"),
+        (f"{RANGE}\n{CONTEXT} failed to allocate buffer for kv cache", "KV cache", "--ctx-size"),
+        (f"{RANGE}\n{CONTEXT} failed to allocate compute pp buffers", "compute buff", "--ctx-size"),
         ("ggml_gallocr_reserve_n: failed to allocate CUDA1 buffer", "compute buff", "--ctx-size"),
         ("llama_kv_cache_init: failed to allocate buffer for kv cache", "KV cache", "--ctx-size"),
+        (RANGE, "", "--n-gpu-layers"),
         ("", "", "--n-gpu-layers"),
     ],
 )
@@ -41,10 +47,24 @@ def test_llama_cpp_gets_its_own_flags(after: str, purpose: str, first: str) -> N
     explanation = explain(LLAMA, after)
     assert explanation.device == 1
     assert explanation.figures == {"requested": 9866 * 2**20}
-    assert f"for {purpose}" in explanation.why or not purpose
+    assert (f" for {purpose}" if purpose else "9.63 GiB and") in explanation.why
     assert settings(explanation)[0].startswith(first)
     assert {"--n-gpu-layers lower (-ngl)", "--ctx-size lower (-c)"} <= set(settings(explanation))
     assert not [each for each in settings(explanation) if "ALLOC_CONF" in each]
+
+
+def test_kv_cache_of_llama_cpp_gets_fewer_bits_before_other_settings() -> None:
+    explanation = explain(LLAMA, RANGE, f"{CONTEXT} failed to allocate buffer for kv cache")
+    first = ("--ctx-size", "--n-gpu-layers", "--cache-type-k", "--ubatch-size")
+    for setting, start in zip(settings(explanation), first, strict=False):
+        assert setting.startswith(start)
+
+
+def test_recurrent_state_of_llama_cpp_follows_its_sequences() -> None:
+    explanation = explain(LLAMA, RANGE, f"{CONTEXT} failed to allocate buffer for rs cache")
+    assert "for recurrent state" in explanation.why
+    assert settings(explanation)[0] == "--parallel lower (-np)"
+    assert not [each for each in settings(explanation) if each.startswith("--c")]
 
 
 def test_cudas_refusal_of_another_program_is_not_llamas() -> None:
