@@ -147,8 +147,9 @@ def _torch_peaks(timeline: Timeline, first: int) -> dict[int, int]:
 
 def host_bytes(timeline: Timeline) -> int | None:
     """The most that the process had resident on the host."""
-    series = timeline.series.get("host.rss_bytes")
-    return None if series is None else int(series.peak)
+    names = ("host.rss_bytes", "host.peak_rss_bytes")
+    peaks = [timeline.series[name].peak for name in names if name in timeline.series]
+    return int(max(peaks)) if peaks else None
 
 
 def host_peak_bytes(timeline: Timeline) -> Measured:

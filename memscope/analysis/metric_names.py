@@ -58,6 +58,7 @@ METRICS = (
     Metric("model.optimizer_bytes", "a watched optimizer's state", "watch"),
     Metric("model.kv_bytes", "KV caches of transformers", "kv_cache"),
     Metric("host.rss_bytes", "host RSS: what the process has in the machine's memory", "host"),
+    Metric("host.peak_rss_bytes", "peak host RSS, where it rose while it was recorded", "host"),
     Metric("host.pinned_bytes", "page-locked on the host by torch", "pinned"),
     Metric("host.pinned_used_bytes", "of those, in use", "pinned"),
     Metric("cgroup.used_bytes", "used by the container", "cgroup"),
@@ -78,4 +79,5 @@ PEAK_REGISTERS = {
     "torch.allocated_bytes": "torch.peak_allocated_bytes",
     "torch.reserved_bytes": "torch.peak_reserved_bytes",
     "device.allocated_bytes": "device.peak_bytes",
+    "host.rss_bytes": "host.peak_rss_bytes",
 }

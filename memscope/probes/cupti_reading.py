@@ -54,7 +54,8 @@ class CuptiReading:
             return
         for device in range(torch.cuda.device_count()):
             self._read_device(torch, device)
-        self._pace.end_read(start, self._recorder.clock())
+        end = self._recorder.clock()
+        self._pace.end_read(end, end - start)
 
     def say(self, state: dict[str, object]) -> None:
         """What is held now, and ``state`` as the fact ``cupti``, where it has changed."""

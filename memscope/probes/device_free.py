@@ -63,7 +63,8 @@ class DeviceFreeProbe:
         except Exception as error:
             self.close()
             recorder.fact(f"probe.{self.name}", {"stopped": f"{type(error).__name__}: {error}"})
-        self._pace.end_read(start_ns, time.perf_counter_ns())
+        end_ns = time.perf_counter_ns()
+        self._pace.end_read(end_ns, end_ns - start_ns)
 
 
 def _sample(torch: Any, recorder: Recorder, device: int, step: int) -> None:

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
-import os
+import re
 import time
 
 from memscope.probes.kernel_files import read_kernel_file
-from memscope.probes.pace import TimePace
 from memscope.writer import Recorder
 
 LEAST_NS = 250_000_000  # between two readings: opening the file costs what all other probes do
+STATUS = "/proc/self/status"
 
 
 class HostProbe:
     """Samples ``host.rss_bytes`` 4 times a second and at the end.
 
-    Raises OSError where there is no /proc, which stops it.
+    And ``host.peak_rss_bytes``, which misses nothing between two of them, where it has risen since
+    the first: before that it is of a time before the recording. Raises OSError where there is no
+    /proc, which stops it.
     """
 
     name = "host"
 
     def __init__(self) -> None:
-        self._pace = TimePace(least_ns=LEAST_NS)
-        self._page_bytes = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
+        self._due_ns = 0
+        self._peak: int | None = None
 
     def __call__(self, recorder: Recorder) -> None:
-        start_ns = time.perf_counter_ns()
-        if not self._pace.is_due(start_ns) and not recorder.is_closing:
+        now_ns = time.perf_counter_ns()
+        if now_ns < self._due_ns and not recorder.is_closing:
             return
-        resident = int(read_kernel_file("/proc/self/statm").split()[1])
-        recorder.sample("host.rss_bytes", bytes=resident * self._page_bytes)
-        self._pace.end_read(start_ns, time.perf_counter_ns())
+        self._due_ns = now_ns + LEAST_NS
+        status = read_kernel_file(STATUS)
+        resident, peak = _size(b"VmRSS", status), _size(b"VmHWM", status)
+        if resident is None:
+            raise OSError(f"{STATUS} does not say what is resident")
+        recorder.sample("host.rss_bytes", bytes=resident)
+        if peak is None:
+            return
+        if self._peak is not None and peak > self._peak:
+            recorder.sample("host.peak_rss_bytes", bytes=peak)
+        self._peak = peak
+
+
+def _size(name: bytes, status: bytes) -> int | None:
+    found = re.search(rb"^%s:\s*(\d+) kB" % name, status, re.MULTILINE)
+    return int(found[1]) << 10 if found else None

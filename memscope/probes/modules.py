@@ -195,7 +195,8 @@ class Watch:
         now_ns = recorder.clock()
         if self._step_pace.is_due(now_ns):
             self._sampler.sample(recorder, number)
-            self._step_pace.end_read(now_ns, recorder.clock())
+            end_ns = recorder.clock()
+            self._step_pace.end_read(end_ns, end_ns - now_ns)
         if number >= 0 and number == self._step:
             recorder.end_step(number, self._step_start_ns)
             self._step_end_ns = recorder.clock()

@@ -68,6 +68,9 @@ class TimePace:
         """Whether a reading may be taken now."""
         return now_ns >= self._due_ns
 
-    def end_read(self, start_ns: int, now_ns: int) -> None:
-        """A reading was taken."""
-        self._due_ns = now_ns + max(round((now_ns - start_ns) / self._share), self._least_ns)
+    def end_read(self, now_ns: int, cost_ns: int) -> None:
+        """A reading was taken that kept the program for ``cost_ns``.
+
+        On the recorder's thread that is CPU time at most: what the reading waited, it did not take.
+        """
+        self._due_ns = now_ns + max(round(cost_ns / self._share), self._least_ns)

@@ -26,8 +26,8 @@ class PinnedProbe:
         self._pace = TimePace(least_ns=LEAST_NS)
 
     def __call__(self, recorder: Recorder) -> None:
-        torch, start_ns = cuda_torch(), time.perf_counter_ns()
-        is_early = not self._pace.is_due(start_ns) and not recorder.is_closing
+        torch, now_ns = cuda_torch(), time.perf_counter_ns()
+        is_early = not self._pace.is_due(now_ns) and not recorder.is_closing
         if torch is None or not self._is_counted or is_early:
             return
         read = getattr(torch._C, "_cuda_hostMemoryStats", None)
@@ -35,6 +35,7 @@ class PinnedProbe:
             self._is_counted = False
             recorder.fact("probe.pinned", {"absent": "torch 2.7 is the first that counts it"})
             return
+        start_ns = time.thread_time_ns()
         counters = read()
         for metric, key in (
             ("host.pinned_bytes", "allocated_bytes"),
@@ -43,7 +44,7 @@ class PinnedProbe:
             held = _current(counters.get(key))
             if held is not None:
                 recorder.sample(metric, bytes=held)
-        self._pace.end_read(start_ns, time.perf_counter_ns())
+        self._pace.end_read(now_ns, time.thread_time_ns() - start_ns)
 
 
 def _current(counter: Any) -> int | None:

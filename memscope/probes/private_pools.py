@@ -33,9 +33,10 @@ class PrivatePoolProbe:
         self._reason: str | None = None
 
     def __call__(self, recorder: Recorder) -> None:
-        torch, start_ns = cuda_torch(), time.perf_counter_ns()
-        if torch is None or not self._pace.is_due(start_ns):
+        torch, now_ns = cuda_torch(), time.perf_counter_ns()
+        if torch is None or not self._pace.is_due(now_ns):
             return
+        start_ns = time.thread_time_ns()
         devices = [each for each in range(torch.cuda.device_count()) if _blocks(torch, each)]
         if not devices:
             return
@@ -47,7 +48,7 @@ class PrivatePoolProbe:
         if reason != self._reason:
             self._reason = reason
             recorder.fact(FACT, {"absent": reason})
-        self._pace.end_read(start_ns, time.perf_counter_ns())
+        self._pace.end_read(now_ns, time.thread_time_ns() - start_ns)
 
 
 def why_unread(torch: Any, devices: list[int]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,14 +11,21 @@ from typing import Any
 import pytest
 
 from memscope import events
+from memscope.analysis.limits import parse_limits
+from memscope.analysis.measure import measure
+from memscope.analysis.timeline import read_timeline
+from memscope.probes import host
 from memscope.probes.cgroup import CgroupProbe, find_group
 from memscope.probes.context import measure_context
 from memscope.probes.device import DeviceProbe
+from memscope.probes.host import HostProbe
 from memscope.probes.kv_cache import KvCacheProbe
 from memscope.probes.pinned import PinnedProbe
+from memscope.recording import Recording
 from tests.fakes import FakeTorch, ListRecorder
 
 GIB = 1 << 30
+STATUS = "Name:\tpython\nVmPeak:\t9999 kB\nVmHWM:\t {peak} kB\nVmRSS:\t {now} kB\nThreads:\t2\n"
 
 
 def write(folder: Path, **files: object) -> None:
@@ -57,6 +65,77 @@ def test_the_lowest_limit_on_the_way_up_is_the_one_that_counts(tmp_path):
     assert facts(recorder)["cgroup"] == {"version": 2, "limit_bytes": 2 * GIB}
     assert facts(recorder)["cgroup.events"] == {"high": 4, "max": 7, "oom": 1, "oom_kill": 1}
     assert samples(recorder) == {("cgroup.used_bytes", -1): 3 * 10**8}
+
+
+@pytest.fixture
+def status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What /proc says of this process, on a clock that goes on by a second with each look."""
+    path, now = tmp_path / "status", iter(range(0, 10**12, 10**9))
+    monkeypatch.setattr(host, "STATUS", path)
+    monkeypatch.setattr(host.time, "perf_counter_ns", lambda: next(now))
+    return path
+
+
+def test_a_host_peak_between_two_readings_is_told_where_it_is_of_the_recording(status: Path):
+    probe, recorder = HostProbe(), ListRecorder()
+    for now, peak in ((3, 8), (3, 8), (4, 9), (4, 9), (9, 9)):
+        status.write_text(STATUS.format(now=now, peak=peak))
+        probe(recorder)
+    found = [(row.name, row.bytes >> 10) for row in recorder.of(events.SAMPLE)]
+    assert [size for name, size in found if name == "host.rss_bytes"] == [3, 3, 4, 4, 9]
+    assert [size for name, size in found if name == "host.peak_rss_bytes"] == [9]
+
+
+def test_a_kernel_that_names_no_peak_gives_readings_and_one_without_any_stops_it(status: Path):
+    probe, recorder = HostProbe(), ListRecorder()
+    status.write_text("Name:\tpython\nVmRSS:\t 5 kB\n")
+    probe(recorder)
+    assert samples(recorder) == {("host.rss_bytes", -1): 5 << 10}
+    status.write_text("Name:\tpython\n")
+    with pytest.raises(OSError, match="does not say"):
+        probe(recorder)
+
+
+@pytest.mark.parametrize("probe", [HostProbe, PinnedProbe])
+def test_a_reading_that_waits_long_delays_no_other(monkeypatch: pytest.MonkeyPatch, probe: Any):
+    """The recorder's thread waits for Python's lock, as beside an import: 2 s in each reading."""
+    now_ns = [0]
+
+    def wait(*_: object) -> Any:
+        now_ns[0] += 2_000_000_000
+        return b"VmRSS:\t 5 kB\n" if probe is HostProbe else {"allocated_bytes": {"current": 5}}
+
+    torch = FakeTorch()
+    torch._C._cuda_hostMemoryStats = wait
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(host, "read_kernel_file", wait)
+    monkeypatch.setattr(f"{probe.__module__}.time.perf_counter_ns", lambda: now_ns[0])
+    reading, recorder = probe(), ListRecorder()
+    for _ in range(5):
+        reading(recorder)
+        now_ns[0] += 250_000_000
+    assert recorder.count(events.SAMPLE) == 5
+
+
+SPIKE = """
+import sys, time
+import memscope
+with memscope.record(sys.argv[1]):
+    time.sleep(0.5)
+    bytes(bytearray(256 << 20))
+    time.sleep(0.1)
+"""
+
+
+def test_host_peak_counts_what_no_reading_saw(tmp_path: Path):
+    path = tmp_path / "spike.mscope"
+    subprocess.run([sys.executable, "-c", SPIKE, str(path)], check=True, timeout=300)
+    with Recording(path) as recording:
+        found = measure(read_timeline(recording), parse_limits(["host.rss_bytes.end <= 1 GiB"]))
+    peak, end = found["host.peak_bytes"].value, found["host.rss_bytes.end"].value
+    assert peak is not None
+    assert end is not None
+    assert peak > end + (512 << 20) * 0.98
 
 
 def test_a_group_is_read_once_a_second_and_its_events_said_when_they_change(tmp_path, monkeypatch):

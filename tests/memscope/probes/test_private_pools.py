@@ -58,7 +58,10 @@ def read(torch: MappedTorch, monkeypatch: pytest.MonkeyPatch, times: int = 5) ->
 def test_free_bytes_of_private_pools_are_read_once_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    torch, clock = MappedTorch(), SimpleNamespace(perf_counter_ns=lambda: 1)
+    torch, clock = (
+        MappedTorch(),
+        SimpleNamespace(perf_counter_ns=lambda: 1, thread_time_ns=lambda: 1),
+    )
     monkeypatch.setattr(private_pools, "time", clock)
     rows = {row.name: row.bytes for row in read(torch, monkeypatch).of(events.SAMPLE)}
     assert rows == {
