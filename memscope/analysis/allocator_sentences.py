@@ -6,13 +6,8 @@ import re
 from collections.abc import Iterator
 
 from memscope.analysis.allocator import cache_ratio, find_flushes, flushes_in_steps, gap_bytes
-from memscope.analysis.figure import Missing, Negligible
-from memscope.analysis.growth import (
-    Growth,
-    analyse_growth,
-    time_until_full,
-    unit_measured,
-)
+from memscope.analysis.figure import Highest, Missing, Negligible
+from memscope.analysis.growth import Growth, fastest_growth, time_until_full, unit_measured
 from memscope.analysis.timeline import Timeline
 from memscope.units import format_bytes, format_seconds
 
@@ -31,26 +26,31 @@ def write_allocator_sentences(timeline: Timeline) -> Iterator[str]:
 
 def _leaks(timeline: Timeline) -> Iterator[str]:
     full = time_until_full(timeline)
-    until = "" if isinstance(full, Missing) else f"; the device is full in {format_seconds(full)}"
-    growth = analyse_growth(timeline, "allocated")
-    if isinstance(growth, Growth) and growth.is_plain:
+    until = ""
+    if isinstance(full, Highest):
+        until = f"; {full.place or 'the device'} is full in {format_seconds(full.value)}"
+    if growth := _plain_growth(timeline, "allocated"):
         less_kv = ", known KV left out" if "model.kv_bytes" in timeline.series else ""
         yield (
             f"Leak: allocated memory grows by {_a_step(timeline, growth)} "
             f"(growth.allocated{less_kv}): something is kept from each step to the next{until}."
         )
-    growth = analyse_growth(timeline, "outside")
-    if isinstance(growth, Growth) and growth.is_plain:
+    if growth := _plain_growth(timeline, "outside"):
         yield (
             f"Leak outside torch: the process grows by {_a_step(timeline, growth)} beyond what "
             f"torch reserves (growth.outside): a library allocates by itself{until}."
         )
 
 
+def _plain_growth(timeline: Timeline, kind: str) -> Growth | None:
+    found = fastest_growth(timeline, kind)
+    return found[1] if found and found[1].is_plain else None
+
+
 def _fragmentation(timeline: Timeline) -> Iterator[str]:
-    growth = analyse_growth(timeline, "reserved_gap")
+    growth = _plain_growth(timeline, "reserved_gap")
     ratio = cache_ratio(timeline)
-    grows = isinstance(growth, Growth) and growth.is_plain and growth.rise_bytes >= SMALL_RISE
+    grows = growth is not None and growth.rise_bytes >= SMALL_RISE
     is_high = (
         not isinstance(ratio, Missing | Negligible)
         and ratio.value > HIGH_CACHE_RATIO
@@ -62,7 +62,7 @@ def _fragmentation(timeline: Timeline) -> Iterator[str]:
     gap = gap_bytes(timeline, highest.device)
     if isinstance(gap, Missing):
         return
-    more = f", {_a_step(timeline, growth)} more" if grows and isinstance(growth, Growth) else ""
+    more = f", {_a_step(timeline, growth)} more" if growth and grows else ""
     yield (
         f"Fragmentation: {highest.value:.0%} of what torch reserves ({format_bytes(gap)}{more}) is "
         "free within steps but does not fit what is asked for (allocator.cache_ratio): sizes vary. "

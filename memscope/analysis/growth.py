@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.figure import Highest, Measured, Missing, Negligible, highest_of
-from memscope.analysis.memory import find_device
+from memscope.analysis.figure import Highest, Missing, Negligible, highest_of
+from memscope.analysis.memory import find_device, find_devices
 from memscope.analysis.series import Series
 from memscope.analysis.timeline import Timeline
 from memscope.analysis.written_value import per_second
@@ -46,50 +45,51 @@ class Growth:
         return self.slope * self.steps
 
     @property
+    def share(self) -> float:
+        """What it comes to over the run, of the level."""
+        return self.rise_bytes / max(self.level_bytes, 1.0)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it matters."""
+        return self.slope > SMALL_BYTES and self.share > SMALL_SHARE
+
+    @property
     def is_plain(self) -> bool:
         """Whether it is more than noise and more than small: worth a sentence."""
-        return (
-            self.slope > SMALL_BYTES
-            and self.rising >= RISING
-            and self.rise_bytes > SMALL_SHARE * max(self.level_bytes, 1.0)
-        )
+        return self.is_large and self.rising >= RISING
 
 
-def analyse_growth(timeline: Timeline, kind: str) -> Growth | Missing:
-    """Growth of "allocated" (less known KV), "reserved_gap" or "outside": the fastest device's.
+def analyse_growth(timeline: Timeline, kind: str) -> dict[int, Growth]:
+    """Device → growth of "allocated" (less known KV), "reserved_gap" or "outside", where measured.
 
     Theil–Sen (Sen 1968): the median slope of all pairs of floors, a floor being the least reading
     of one of at most ``MAX_FLOORS`` windows after warm-up.
     """
-    found = _by_device(timeline, kind)
-    return _fastest(found) if found else _missing(timeline, kind)
-
-
-def growth_slope(timeline: Timeline, kind: str) -> Highest | Missing | Negligible:
-    """The figure: bytes a step. Negligible where all of it is a small share of the level."""
-    found = _by_device(timeline, kind)
-    if not found:
-        return _missing(timeline, kind)
-    growth = _fastest(found)
-    slope = highest_of({device: each.slope for device, each in found.items()})
-    share = growth.rise_bytes / max(growth.level_bytes, 1.0)
-    if growth.slope > SMALL_BYTES and share <= SMALL_SHARE:
-        return Negligible(slope, f"too small to matter: {share:.2%} over the run")
-    return slope
-
-
-def _fastest(found: Mapping[int, Growth]) -> Growth:
-    return max(found.values(), key=lambda growth: growth.slope)
-
-
-def _by_device(timeline: Timeline, kind: str) -> dict[int, Growth]:
-    """Device → its growth, of those of which it is measured."""
     return {
         device: growth
         for device, counters in timeline.counters.items()
         if (series := getattr(counters, KINDS[kind])) is not None
         and not isinstance(growth := measure_growth(timeline, series), Missing)
     }
+
+
+def fastest_growth(timeline: Timeline, kind: str) -> tuple[int, Growth] | None:
+    """The device of which it grows most, of those where that matters if it does anywhere."""
+    found = analyse_growth(timeline, kind).items()
+    return max(found, key=lambda each: (each[1].is_large, each[1].slope), default=None)
+
+
+def growth_slope(timeline: Timeline, kind: str) -> Highest | Missing | Negligible:
+    """The figure: bytes a step. Negligible where all of it is a small share of the level."""
+    found = fastest_growth(timeline, kind)
+    if found is None:
+        return _missing(timeline, kind)
+    device, growth = found
+    slope = Highest(growth.slope, max(device, 0), len(timeline.counters))
+    if growth.slope > SMALL_BYTES and not growth.is_large:
+        return Negligible(slope, f"too small to matter: {growth.share:.2%} over the run")
+    return slope
 
 
 def unit_measured(timeline: Timeline, unit: str) -> str:
@@ -132,19 +132,25 @@ def theil_sen(x: Floats, y: Floats) -> tuple[float, float]:
     return float(np.median(slopes)), float((slopes > 0).mean())
 
 
-def time_until_full(timeline: Timeline) -> Measured:
-    """Free bytes over all growth together, in seconds."""
-    kinds = [analyse_growth(timeline, kind) for kind in KINDS]
-    known = [growth for growth in kinds if not isinstance(growth, Missing)]
-    if not known:
+def time_until_full(timeline: Timeline) -> Highest | Missing:
+    """Free bytes over all growth together, in seconds; of the device that is full first."""
+    growths = [found for kind in KINDS for found in analyse_growth(timeline, kind).items()]
+    if not growths:
         return Missing("no growth is measured")
-    slope = sum(growth.slope for growth in known if growth.is_plain)
-    if slope <= 0:
+    slopes: dict[int, float] = {}
+    for device, growth in growths:
+        if growth.is_plain:
+            slopes[device] = slopes.get(device, 0.0) + growth.slope
+    if not slopes:
         return Missing("nothing grows", False)
-    free = _free_bytes(timeline)
-    if free is None:
+    seconds = {
+        device: free / slope * _step_seconds(timeline)
+        for device, slope in slopes.items()
+        if (free := _free_bytes(timeline, max(device, 0))) is not None
+    }
+    if not seconds:
         return Missing("the device's free bytes are not recorded")
-    return free / slope * _step_seconds(timeline)
+    return replace(highest_of(seconds, is_lowest=True), devices=len(timeline.counters))
 
 
 def _after_warmup(timeline: Timeline, series: Series) -> tuple[Floats, Floats]:
@@ -166,11 +172,12 @@ def _step_seconds(timeline: Timeline) -> float:
     return float(ends[-1] - ends[0]) / (len(ends) - 1) / 1e9
 
 
-def _free_bytes(timeline: Timeline) -> float | None:
-    free = timeline.latest("nvml.free_bytes", 0)
+def _free_bytes(timeline: Timeline, index: int) -> float | None:
+    free = timeline.latest("nvml.free_bytes", index)
     if free is not None:
         return free.value
-    device, reserved = find_device(timeline), timeline.latest("torch.reserved_bytes", 0)
+    device = find_devices(timeline).get(index)
+    reserved = timeline.latest("torch.reserved_bytes", index)
     if device is None or device.usable_bytes is None or reserved is None:
         return None
     return max(device.usable_bytes - reserved.value, 0.0)

@@ -87,7 +87,7 @@ def read_oom(oom: OutOfMemory, timeline: Timeline) -> RecordedOom:
     found = recorded_map(timeline)
     is_its_map = found is not None and found.t_ns == oom.t_ns
     analysis = _analyse(found, oom, situation.balance) if found and is_its_map else None
-    growth, others = _growth(timeline), _others(oom, timeline)
+    growth, others = _growth(oom, timeline), _others(oom, timeline)
     return RecordedOom(oom, situation, found if is_its_map else None, analysis, growth, others)
 
 
@@ -158,12 +158,12 @@ def _analyse(found: RecordedMap, oom: OutOfMemory, balance: Balance) -> Snapshot
     return replace(analysis, oom=moment)
 
 
-def _growth(timeline: Timeline) -> Growth | None:
-    """Growth by steps of the program's own: loading a model grows by the second as well."""
+def _growth(oom: OutOfMemory, timeline: Timeline) -> Growth | None:
+    """Growth there by steps of the program's own: loading a model grows by the second as well."""
     if timeline.facts.get("run.step_source") in (None, "second"):
         return None
-    found = analyse_growth(timeline, "allocated")
-    return found if isinstance(found, Growth) and found.is_plain else None
+    found = analyse_growth(timeline, "allocated").get(max(oom.device, 0))
+    return found if found is not None and found.is_plain else None
 
 
 def growth_sentence(growth: Growth) -> str:

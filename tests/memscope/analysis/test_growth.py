@@ -195,6 +195,31 @@ def test_a_leak_says_when_the_device_is_full():
     assert value(rows, "memory.time_until_full_s") == pytest.approx(left / MIB * 0.02, rel=0.01)
 
 
+def test_the_device_that_is_full_first_is_named():
+    """The one that grows faster has far more room."""
+    roomy = run_program(600, lambda s: GIB + 2 * MIB * s, lambda s: GIB + 2 * MIB * s)
+    tight = run_program(600, lambda s: 70 * GIB + MIB * s, lambda s: 70 * GIB + MIB * s)
+    rows = in_order(roomy, on_device(1, tight))
+    found = figures(fold(rows))["memory.time_until_full_s"]
+    left = 10 * GIB - 595 * MIB
+    assert found.value == pytest.approx(left / MIB * 0.02, rel=0.01)
+    assert found.of == "cuda:1, the lowest of 2 GPUs"
+    assert "cuda:1 is full in" in sentences(rows)
+    alone = figures(fold(in_order(STEADY, on_device(1, tight))))["memory.time_until_full_s"]
+    assert (alone.value, alone.device) == (found.value, "cuda:1"), "the other does not grow"
+
+
+def test_small_growth_on_one_device_hides_no_leak_on_another():
+    """100 KiB a step of 60 GiB do not matter; 20 KiB of 1 GiB do, over 600 steps."""
+    large = run_program(600, lambda s: 60 * GIB + 100 * 1024 * s, flat(70 * GIB))
+    small = run_program(600, lambda s: GIB + 20 * 1024 * s, flat(2 * GIB))
+    rows = in_order(large, on_device(1, small))
+    found = figures(fold(rows))["growth.allocated"]
+    assert found.value == pytest.approx(20 * 1024)
+    assert (found.device, found.is_negligible) == ("cuda:1", False)
+    assert "Leak: allocated memory grows by 20.0 KiB a step" in sentences(rows)
+
+
 def test_fragmentation_is_named_with_its_figure():
     assert value(FRAGMENTED, "allocator.cache_ratio") == 0.75
     text = sentences(FRAGMENTED)

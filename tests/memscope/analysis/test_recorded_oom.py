@@ -198,6 +198,17 @@ def test_what_steps_kept_is_growth() -> None:
     assert "90.00 MiB a step" in explanation.why
 
 
+def test_growth_of_another_device_explains_nothing() -> None:
+    *grown, last = leak()
+    steady = [
+        row | {"device": 1, "bytes": GIB} if row["kind"] == events.SAMPLE else row for row in grown
+    ]
+    of_other = [row for row in grown if row["kind"] == events.SAMPLE]
+    rows = sorted([*steady, *of_other], key=lambda row: row["t_ns"])
+    assert explain([*rows, last | {"device": 1}]).diagnosis == "shortage"
+    assert explain([*rows, last]).diagnosis == "growth"
+
+
 def test_seconds_are_no_steps() -> None:
     rows = [fact("run.step_source", "second"), *leak()[1:]]
     assert explain(rows).diagnosis == "shortage"
