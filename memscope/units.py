@@ -1,6 +1,7 @@
 """Sizes and durations, read from what people write and written for people to read.
 
-GiB and MiB are 1024-based, GB and MB 1000-based; both are accepted and told apart.
+GiB and MiB are 1024-based, GB and MB 1000-based; both are accepted and told apart. Case does not
+matter but where it tells bits from bytes: Gb and Mib are no sizes.
 """
 
 from __future__ import annotations
@@ -39,10 +40,19 @@ def split_quantity(text: str) -> tuple[float, str]:
 def parse_bytes(text: str) -> int:
     """Bytes of ``text`` ("96MiB", "8 GB", "1024"). Raises MemscopeError."""
     number, unit = split_quantity(text)
+    refuse_bits(text, unit)
     factor = BYTE_UNITS.get(unit.upper() or "B")
     if factor is None or number < 0 or math.isinf(number * factor):
         raise MemscopeError(f"{text!r} is not a size.", "Write it like 96MiB, 8GiB or 8GB.")
     return round(number * factor)
+
+
+def refuse_bits(text: str, unit: str) -> None:
+    """Raises MemscopeError where ``unit``, that of ``text``, is one of bits ("Gb", "Mib")."""
+    if unit.endswith("b") and unit != unit.lower() and unit.upper() in BYTE_UNITS:
+        raise MemscopeError(
+            f"{text!r} is in bits.", f"Write {unit[0]}B or {unit[0].upper()}iB, which are of bytes."
+        )
 
 
 def format_bytes(count: float) -> str:

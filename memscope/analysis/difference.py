@@ -102,7 +102,8 @@ def _judge(difference: Difference, text: str) -> Verdict:
         names = ", ".join(PREFIX + each.name for each in difference.figures[:8])
         raise MemscopeError(f"There is no figure {name!r} in this difference.", f"Name {names}.")
     measured_as = _BYTES_FIGURE if difference.kind == "snapshots" else change.name
-    limit = replace(parse_limit(f"{measured_as} {condition}"), text=" ".join(text.split()))
+    limit = parse_limit(f"{measured_as} {condition}", is_of_change=True)
+    limit = replace(limit, text=" ".join(text.split()))
     figure = Figure(measured_as, change.value, change.unit, change.reason)
     verdict = next(each for each in judge({measured_as: figure}, [limit]) if each.is_named)
     return replace(verdict, figure=PREFIX + change.name, advice="")

@@ -115,8 +115,11 @@ class Verdict:
         return value_words(self.value, self.unit, self.of)
 
 
-def parse_limit(text: str) -> Limit:
-    """The limit that ``text`` writes. Raises MemscopeError."""
+def parse_limit(text: str, *, is_of_change: bool = False) -> Limit:
+    """The limit that ``text`` writes; what a size changed by may be negative.
+
+    Raises MemscopeError.
+    """
     written = " ".join(text.split())
     match = _LIMIT.fullmatch(written)
     if match is None or not match[1].strip():
@@ -127,6 +130,11 @@ def parse_limit(text: str) -> Limit:
     if match[2] is None:
         return _bare(quantity)
     value, unit = parse_value(match[3].strip(), quantity.name, quantity.unit)
+    if value < 0 and unit == "bytes" and not is_of_change:
+        raise MemscopeError(
+            f"{quantity.name} is a size, which is never negative.",
+            f"Write it like '{quantity.name} <= {example_value(unit)}'.",
+        )
     bound = f"limit {match[2]} {match[3].strip()}"
     return Limit(quantity, match[2], value, unit, written, bound)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from memscope.errors import MemscopeError
-from memscope.units import BYTE_UNITS, TIME_UNITS_S, split_quantity
+from memscope.units import BYTE_UNITS, TIME_UNITS_S, refuse_bits, split_quantity
 
 TIME_UNITS = ("ms", "s")
 _PER_SECOND = {"/step": "/s", "a step": "a second"}  # how units of growth end
@@ -15,7 +15,8 @@ _EXAMPLES = {"ratio": "0.95", "ms": "40 ms", "s": "60 s"}
 def parse_value(text: str, name: str, unit: str | None) -> tuple[float, str]:
     """``text`` in ``unit``, that of ``name``; where None, in the unit that is written.
 
-    What is measured a step may be written a second. Raises MemscopeError.
+    What is measured a step may be written a second. A size needs its unit, unless it is 0.
+    Raises MemscopeError.
     """
     plain = unit
     for step, second in _PER_SECOND.items():
@@ -23,21 +24,25 @@ def parse_value(text: str, name: str, unit: str | None) -> tuple[float, str]:
             plain = unit.removesuffix(step)
             unit = f"{plain}{second if text.endswith(second) else step}"
             text = text.removesuffix(second).removesuffix(step)
-    try:
-        number, written = split_quantity(text)
-    except MemscopeError:
-        number, written = math.nan, text or "nothing"
+    number, written = _split(text)
     unit = _written_unit(written) if unit is None else unit
     factors = _factors(unit if plain is None else plain)
-    if math.isnan(number) or written.upper() not in factors:
+    is_bare = number != 0 and not written and is_size(unit)
+    if math.isnan(number) or is_bare or written.upper() not in factors:
+        what = f"and {text!r} has no unit" if is_bare else f"not in {written!r}"
         raise MemscopeError(
-            f"{name} is measured in {unit or 'plain numbers'}, not in {written!r}.",
+            f"{name} is measured in {unit or 'plain numbers'}, {what}.",
             f"Write it like '{name} <= {example_value(unit)}'.",
         )
     value = number * factors[written.upper()]
     if math.isinf(value):
         raise MemscopeError(f"{text!r} is no number that can be compared.", "Write a finite one.")
     return value, unit
+
+
+def is_size(unit: str) -> bool:
+    """Whether it is of bytes, or of what they grow by."""
+    return unit.startswith("bytes")
 
 
 def per_second(unit: str) -> str:
@@ -63,8 +68,18 @@ def example_value(unit: str | None) -> str:
     """A value that may be written in ``unit``."""
     unit = unit or ""
     if unit.endswith(tuple(_PER_SECOND)) or is_per_second(unit):
-        return "1 KiB" if unit.startswith("bytes") else "0.1"
-    return _EXAMPLES.get(unit, "2 GiB" if unit.startswith("bytes") else "4")
+        return "1 KiB" if is_size(unit) else "0.1"
+    return _EXAMPLES.get(unit, "2 GiB" if is_size(unit) else "4")
+
+
+def _split(text: str) -> tuple[float, str]:
+    """Number and unit; of what is no number nan and all of it. Raises MemscopeError for bits."""
+    try:
+        number, written = split_quantity(text)
+    except MemscopeError:
+        return math.nan, text or "nothing"
+    refuse_bits(text, written)
+    return number, written
 
 
 def _written_unit(written: str) -> str:
@@ -79,7 +94,7 @@ def _written_unit(written: str) -> str:
 def _factors(unit: str) -> dict[str, float]:
     """What a unit that may be written is worth in ``unit``; upper case."""
     plain = {"": 1.0, unit.upper(): 1.0}
-    if unit.startswith("bytes"):
+    if is_size(unit):
         return plain | {"BYTES": 1.0} | BYTE_UNITS
     if unit in TIME_UNITS:
         return plain | {

@@ -55,7 +55,10 @@ def test_each_operator_at_just_under_and_just_over(
     [
         ("memory.peak_bytes <= 2 GiB", 2 * 2**30),
         ("memory.peak_bytes<=2GB", 2e9),
-        ("memory.peak_bytes <= 1024", 1024),
+        ("memory.peak_bytes <= 1024 B", 1024),
+        ("memory.peak_bytes > 0", 0),
+        ("memory.peak_bytes <= 2 GIB", 2 * 2**30),
+        ("memory.peak_bytes <= 2 gb", 2e9),
         ("allocator.cache_ratio <= 20 %", 0.2),
         ("allocator.cache_ratio <= 0.2", 0.2),
         ("step.duration_ms < 40", 40),
@@ -65,6 +68,7 @@ def test_each_operator_at_just_under_and_just_over(
         ("  driver.calls_per_step  ==  0 ", 0),
         ("growth.allocated <= 1 KiB", 1024),
         ("growth.allocated <= 1 KiB/step", 1024),
+        ("growth.allocated >= -1 KiB", -1024),
         ("memory.peak_bytes <= 3 bytes", 3),
         ("torch.reserved_bytes.p95 <= 6 GiB", 6 * 2**30),
         ("torch.reserved_bytes[cuda:1].peak<=6GiB", 6 * 2**30),
@@ -94,7 +98,7 @@ def test_values_carry_the_units_of_their_figure(text: str, value: float) -> None
         ("", "is no limit"),
         ("<= 2", "is no limit"),
         ("driver.calls_per_step == nan", "not in 'nan'"),
-        ("memory.peak_bytes <= 1e400", "Write a finite one"),
+        ("memory.peak_bytes <= 1e400 B", "Write a finite one"),
         ("memory.peak_bytes <= 1e308 TiB", "Write a finite one"),
         ("memory.peak_bytes.p95 <= 1", "is a figure: one value"),
         ("torch.reserved_bytes <= 1", "Say what of them: torch.reserved_bytes.peak"),
@@ -111,6 +115,11 @@ def test_values_carry_the_units_of_their_figure(text: str, value: float) -> None
         ("memory.peak_bytes / <= 1", "limit on nothing"),
         ("memory.peak_bytes / memory.peak_bytes <= 1 GiB", "measured in ratio, not in 'GiB'"),
         ("growth.allocated <= 1 ms", "<= 1 KiB"),
+        ("memory.peak_bytes <= 2 Gb", "'2 Gb' is in bits. Write GB or GiB"),
+        ("my.own_bytes.peak <= 2 Kib", "Write KB or KiB"),
+        ("memory.peak_bytes <= 400", "measured in bytes, and '400' has no unit. Write it like"),
+        ("growth.allocated <= 400/step", "measured in bytes/step, and '400' has no unit"),
+        ("memory.peak_bytes > -2 GiB", "is a size, which is never negative. Write it like"),
     ],
 )
 def test_bad_limits_say_what_to_write(text: str, words: str) -> None:
@@ -178,13 +187,13 @@ def test_bad_limits_name_where_they_stand() -> None:
 def test_nearer_limits_take_the_place_of_those_on_the_same_figure() -> None:
     nearer = parse_limits(["kv.peak_utilisation <= 0.9"])
     farther = parse_limits(
-        ["kv.peak_utilisation", "my.a.peak / my.b.peak < 1", "memory.peak_bytes < 1"]
+        ["kv.peak_utilisation", "my.a.peak / my.b.peak < 1", "memory.peak_bytes < 1 B"]
     )
     found = [limit.text for limit in override(nearer, farther)]
     assert found == [
         "kv.peak_utilisation <= 0.9",
         "my.a.peak / my.b.peak < 1",
-        "memory.peak_bytes < 1",
+        "memory.peak_bytes < 1 B",
     ]
 
 
@@ -239,8 +248,8 @@ def test_a_verdict_on_one_line() -> None:
 @pytest.mark.parametrize(
     ("limit", "words"),
     [
-        ("my.a_bytes.peak <= 1", "holds it at the peak: `memscope report 'a run.mscope'`"),
-        ("my.a_bytes.growth <= 1", "since when with `memscope report 'a run.mscope'`"),
+        ("my.a_bytes.peak <= 1 B", "holds it at the peak: `memscope report 'a run.mscope'`"),
+        ("my.a_bytes.growth <= 1 B", "since when with `memscope report 'a run.mscope'`"),
         ("my.a.growth / my.b.peak <= 1", "since when with `memscope report 'a run.mscope'`"),
         ("oom.engine_count == 0", "what helps: `memscope explain 'a run.mscope'`"),
     ],

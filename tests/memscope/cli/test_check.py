@@ -125,7 +125,7 @@ def test_what_could_not_be_judged_is_not_counted_as_broken(memscope: Run, tmp_pa
         "\nwithout a value: oom.request_rate\nno GPU is recorded; 26 figures of device memory are "
         f"absent, {absent}\n1 limit holds, 1 not applicable.\n"
     )
-    found = memscope("check", path, *limits("oom.engine_count > 0", "memory.peak_bytes <= 1"))
+    found = memscope("check", path, *limits("oom.engine_count > 0", "memory.peak_bytes <= 1 B"))
     assert found.out.endswith("\n0 limits hold, 1 broken, 1 could not be judged.\n")
 
 
@@ -157,7 +157,7 @@ def test_a_limit_on_a_metric_names_the_device(memscope: Run, tmp_path: Path) -> 
     found = memscope("check", path, *limits("torch.reserved_bytes.peak <= 1 GiB"))
     assert "2.00 GiB (cuda:1, the highest of 2 GPUs)" in found.out
     figures = json.loads(
-        memscope("check", path, "--json", *limits("torch.reserved_bytes.peak <= 1")).out
+        memscope("check", path, "--json", *limits("torch.reserved_bytes.peak <= 1 B")).out
     )
     assert figures["figures"]["torch.reserved_bytes.peak"]["of"] == "cuda:1, the highest of 2 GPUs"
 
