@@ -89,6 +89,8 @@ def format_value(value: float, unit: str) -> str:
         return format_seconds(value)
     if unit == "ratio":
         return f"{value:.1%}"
+    if unit == "points":  # of a hundred: what a ratio changed by
+        return f"{value * 100:,.1f} points"
     text = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
     return f"{text} {_SINGULAR.get(unit, unit) if value == 1 else unit}".strip()
 

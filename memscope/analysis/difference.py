@@ -37,6 +37,11 @@ class Change:
         return None if self.before is None or self.after is None else self.after - self.before
 
     @property
+    def value_unit(self) -> str:
+        """The unit in which ``value`` is shown: that of a ratio's change is "points"."""
+        return "points" if self.unit == "ratio" else self.unit
+
+    @property
     def relative(self) -> float:
         """The change over what was before; 0 where there is none, infinite from nothing."""
         if not self.value or not self.before:
@@ -106,7 +111,7 @@ def _judge(difference: Difference, text: str) -> Verdict:
     limit = replace(limit, text=" ".join(text.split()))
     figure = Figure(measured_as, change.value, change.unit, change.reason)
     verdict = next(each for each in judge({measured_as: figure}, [limit]) if each.is_named)
-    return replace(verdict, figure=PREFIX + change.name, advice="")
+    return replace(verdict, figure=PREFIX + change.name, unit=change.value_unit, advice="")
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
+from memscope.cli.file_kind import HEAD_BYTES, file_kind, unpacked
 from memscope.cli.opening import add_warmup, read_summary
 from memscope.cli.setting_lines import setting_lines
 from memscope.cli.text import align
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from memscope.analysis.limits import Verdict
     from memscope.storage import State
 
-_RECORDING = b"\xff\xff\xff\xff"
 _MOST = 10
 _TITLES = {"stack": "by call stack", "label": "by label", "stream": "by stream"}
 
@@ -84,8 +84,17 @@ def _kind(path: str) -> str:
 
     size = file_size(path)
     with open(path, "rb") as stream:
-        head = stream.read(len(_RECORDING))
-    return "recording" if head == _RECORDING or not size else "snapshot"
+        head = stream.read(HEAD_BYTES)
+    try:
+        kind = file_kind(unpacked(head)) if size else "recording"
+    except MemscopeError:  # its words are of what else may be explained
+        kind = ""
+    if kind not in ("recording", "snapshot"):
+        raise MemscopeError(
+            f"{path} is neither a recording nor a memory snapshot of torch.",
+            "Name two recordings or two snapshots.",
+        )
+    return kind
 
 
 def _to_json(difference: Difference, verdicts: Sequence[Verdict], state: State) -> dict[str, Any]:
@@ -142,7 +151,7 @@ def _row(change: Change, name: str) -> tuple[str, ...]:
     if value is None:
         return (clean(name, 100), "not measured", "", clean(change.reason or "", 120))
     sign = "+" if value > 0 else "−" if value < 0 else "±"
-    amount = f"{sign}{format_value(abs(value), change.unit)}"
+    amount = f"{sign}{format_value(abs(value), change.value_unit)}"
     values = [format_value(each or 0.0, change.unit) for each in (change.before, change.after)]
     return (clean(name, 100), amount, _percent(change), f"{values[0]} → {values[1]}")
 

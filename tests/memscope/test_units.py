@@ -34,6 +34,7 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         (1.5, "layers", "1.50 layers"),
         (1, "", "1"),
         (1, "bytes", "1 B"),
+        (0.191, "points", "19.1 points"),
     ],
 )
 def test_one_of_what_is_counted_is_singular(value: float, unit: str, text: str) -> None:

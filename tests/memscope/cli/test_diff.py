@@ -112,6 +112,25 @@ def test_recordings_are_compared_by_figure(memscope: Run, whole: Path, tmp_path:
     assert held.code == 0
 
 
+def test_a_ratio_changes_by_points(memscope: Run, tmp_path: Path) -> None:
+    """Half of it, then three quarters: 25 points more, which are 50 % of what it was."""
+    before, after = (
+        write_recording(
+            tmp_path / f"{size}.mscope",
+            run_program(20, lambda step: GIB, lambda step, size=size: size * GIB),
+        )
+        for size in (2, 4)
+    )
+    limit = "diff.allocator.cache_ratio <= 20 %"
+    outcome = memscope("diff", before, after, "--limit", limit)
+    words = " ".join(outcome.out.split())
+    assert "allocator.cache_ratio +25.0 points +50.0% 50.0% → 75.0%" in words
+    assert f"fail  {limit}  25.0 points" in outcome.out
+    figures = json.loads(memscope("diff", before, after, "--json").out)["figures"]
+    change = figures["diff.allocator.cache_ratio"]
+    assert (change["value"], change["unit"]) == (pytest.approx(0.25), "ratio")
+
+
 def test_partial_recording_is_said(memscope: Run, whole: Path, cut: Path) -> None:
     outcome = memscope("diff", whole, cut)
     assert outcome.code == 3
@@ -129,7 +148,11 @@ def test_partial_recording_is_said(memscope: Run, whole: Path, cut: Path) -> Non
         (["{before}", "{before}", "--limit", "diff.peak_bytes"], "is no limit on a difference"),
         (["{before}", "{before}", "--limit", "diff.colour <= 3"], "There is no figure"),
         (["{before}", "{before}", "--limit", "diff.peak_bytes <= 3 s"], "is measured in bytes"),
-        (["{before}", "{junk}"], "no memory snapshot"),
+        (
+            ["{before}", "{junk}"],
+            "junk is neither a recording nor a memory snapshot of torch. Name",
+        ),
+        (["{whole}", "{junk}"], "junk is neither a recording nor a memory snapshot of torch. Name"),
     ],
 )
 def test_wrong_use_is_one_sentence(
