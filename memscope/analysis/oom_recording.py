@@ -65,8 +65,10 @@ def _explain_nothing(timeline: Timeline, state: State) -> Explanation:
             help=(Advice("a higher memory limit of the container", "its limit is what ran out"),),
         )
     killed = f" {host.sentence}" if host else ""
-    steps = len(timeline.steps)
-    why = f"No out-of-memory error is recorded ({steps:,} steps ended; {state}).{killed}"
+    ended = f"{len(timeline.own_steps):,} steps ended"
+    if timeline.are_steps_seconds:
+        ended = f"{len(timeline.steps):,} seconds"
+    why = f"No out-of-memory error is recorded ({ended}; {state}).{killed}"
     return Explanation(None, why, SOURCE)
 
 

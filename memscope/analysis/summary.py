@@ -28,7 +28,8 @@ class Summary:
 
     ``devices``: by index, as the program named them or torch used them. ``device_peaks``: GPU → the
     most held there; empty where not measured. ``host_bytes``: the most resident on the host.
-    ``own_steps``: of ``steps``, those that the program itself showed.
+    ``own_steps``: of ``steps``, those that the program itself showed, the first of which has the
+    number ``first_step``.
     """
 
     header: Header
@@ -46,6 +47,7 @@ class Summary:
     events: int
     steps: int
     own_steps: int
+    first_step: int | None
     warmup_steps: int
     other_steps: int
 
@@ -112,6 +114,7 @@ def summarize(
     """
     measured = measure(timeline, limits)
     verdicts = judge(measured, limits)
+    own = timeline.own_steps
     return Summary(
         header=timeline.header,
         state=state,
@@ -127,7 +130,8 @@ def summarize(
         batches=timeline.batches,
         events=timeline.events,
         steps=len(timeline.steps),
-        own_steps=len(timeline.own_steps),
+        own_steps=len(own),
+        first_step=int(own.step[0]) if len(own) else None,
         warmup_steps=timeline.warmup_steps,
         other_steps=timeline.other_steps,
     )

@@ -209,5 +209,6 @@ def _steps(summary: Summary) -> str:
     if summary.facts.get("run.step_source") == "second":
         return f"{ended:,} of a second each, for the program shows none"
     warmup = min(summary.warmup_steps - other, ended)
+    numbers = f", numbered from {summary.first_step:,} on" if summary.first_step else ""
     before = f"; {other:,} before them came of other signs and are left out" if other else ""
-    return f"{ended:,} ended, {warmup:,} of them warm-up{before}"
+    return f"{ended:,} ended{numbers}, {warmup:,} of them warm-up{before}"

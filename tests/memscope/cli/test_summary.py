@@ -47,6 +47,21 @@ def test_a_recording_that_is_still_written_is_not_partial(memscope: Run, cut: Pa
     assert "state      running: " in found.out
 
 
+def test_steps_of_other_signs_are_left_out_and_the_others_keep_their_numbers(
+    memscope: Run, tmp_path: Path
+) -> None:
+    rows = [fact("run.step_source", "second")]
+    rows += [event(events.STEP, at, step=at, duration_ns=1) for at in range(3)]
+    rows += [fact("run.step_source", "optimizer")]
+    rows += [event(events.STEP, at, step=at, duration_ns=1) for at in range(4, 9)]
+    path = write_recording(tmp_path / "run.mscope", rows)
+    words = "steps      5 ended, numbered from 4 on, 1 of them warm-up; 3 before them came of other"
+    assert words in memscope("summary", path).out
+    assert "(5 steps ended; " in memscope("explain", path).out
+    seconds = write_recording(tmp_path / "seconds.mscope", rows[:4])
+    assert "(3 seconds; " in memscope("explain", seconds).out
+
+
 def test_json_says_the_same(memscope: Run, whole: Path) -> None:
     data = json.loads(memscope("summary", whole, "--json").out)
     assert data["state"] == "complete"
