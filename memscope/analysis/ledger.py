@@ -17,6 +17,7 @@ from memscope.analysis.ledger_torch import torch_line
 from memscope.analysis.memory import Device, find_device
 from memscope.analysis.rare_rows import as_count
 from memscope.analysis.timeline import Timeline
+from memscope.units import format_seconds
 
 MAX_PROCESSES = 16
 OLD_NS = 2_000_000_000
@@ -250,9 +251,17 @@ class _Facts:
         return size if size is not None else self.timeline.count_fact("device.0", field)
 
     def age(self, metric: str) -> tuple[str, str]:
-        """Coverage and reason of a reading that may be old."""
+        """Coverage and reason of a reading that may be old, or older than what it is divided by."""
         reading = self.timeline.latest(metric, self.device)
-        age = 0 if reading is None else self.timeline.last_ns - reading.t_ns
+        if reading is None:
+            return MEASURED, ""
+        age = self.timeline.last_ns - reading.t_ns
+        earlier = self.timeline.driver.last_ns - reading.t_ns if self._has_raw else 0
+        if earlier > 0:
+            words = (
+                f"read {format_seconds(earlier / 1e9)} before the last driver call of this program"
+            )
+            return PARTIAL, words
         key = f"cuda:{self.device}"
         why = f": {self._absent[key]}" if key in self._absent else ""
         is_old = age > OLD_NS or (why and metric.startswith("nvml."))

@@ -117,7 +117,10 @@ class Readings:
 
 
 class DriverBytes:
-    """Bytes that driver calls took and have not given back, of one owner or of all."""
+    """Bytes that driver calls took and have not given back, of one owner or of all.
+
+    ``last_ns``: when the last of them was made.
+    """
 
     def __init__(self, owner: str | None = None) -> None:
         self._owner = owner
@@ -126,6 +129,7 @@ class DriverBytes:
         self.peak_bytes = 0
         self.is_peak_known = True
         self.calls = 0
+        self.last_ns = 0
 
     def restart(self, held: Held) -> None:
         """Go on from what was held as a segment began: the events before it are not there."""
@@ -151,6 +155,7 @@ class DriverBytes:
         self.rounded_bytes += int((np.sign(changes) * rounded).sum())
         self.calls += int(count.sum())
         self.bytes = int(level[-1])
+        self.last_ns = int(batch["t_ns"][rows[-1]])
         self.peak_bytes = max(self.peak_bytes, int(level.max()))
 
     def _is_owned(self, batch: Batch, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from memscope import events
 from memscope.analysis.ledger import Ledger, make_ledgers
-from memscope.analysis.ledger_lines import ABSENT, Line
+from memscope.analysis.ledger_lines import ABSENT, PARTIAL, Line
 from memscope.analysis.summary import summarize
 from memscope.cli.summary import summary_lines
 from tests.memscope.analysis.build import Event, event, fact, fold, state
@@ -285,6 +285,20 @@ def test_without_nvml_the_rest_of_the_card_is_one_line():
     assert elsewhere.bytes == TOTAL - 6 * GIB
     assert "Driver Not Loaded" in elsewhere.reason
     assert_adds_up(ledger(rows))
+
+
+def test_readings_before_the_last_driver_call_say_so():
+    """Their rests are of two moments: what was taken in between is in none of them."""
+    call = event(events.DEVICE_MALLOC, 80_001_000, bytes=8 * GIB)
+    found = ledger([*program(), call])
+    for key in ("free", "used", "process"):
+        line = found.find(key)
+        assert line is not None
+        assert line.coverage == PARTIAL
+        assert "before the last driver call of this program" in line.reason, key
+    assert size([*program(), call], "unexplained") < 0
+    early = ledger([event(events.DEVICE_MALLOC, 5, bytes=MIB), *program()])
+    assert early.coverage.get(PARTIAL, ()) == (early.find("rounding"),)
 
 
 def test_driver_calls_of_the_runner_have_lines_and_their_granules():
