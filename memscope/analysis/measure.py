@@ -14,6 +14,7 @@ from memscope.analysis.metric_names import BY_NAME, PEAK_REGISTERS
 from memscope.analysis.metrics import MetricReadings
 from memscope.analysis.quantity import Quantity, Term
 from memscope.analysis.timeline import Timeline
+from memscope.analysis.written_value import per_step
 
 NO_STEP_AFTER_WARMUP = "no reading of it was taken within a step after warm-up"
 
@@ -26,7 +27,7 @@ def measure(timeline: Timeline, limits: Sequence[Limit] = ()) -> dict[str, Figur
             measured = _measure_quantity(timeline, limit.quantity, found)
             unit = limit.unit
             if measured.value is not None:
-                unit = unit_measured(timeline, unit)
+                unit = unit_measured(timeline, per_step(unit))
             found[limit.figure] = replace(measured, name=limit.figure, unit=unit)
     return found
 

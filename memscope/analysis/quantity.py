@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from memscope.analysis.figures import FIGURES, find_definition
 from memscope.analysis.metric_names import AREAS, BY_NAME, METRICS, STATISTICS, unit_of
+from memscope.analysis.written_value import a_step
 from memscope.errors import MemscopeError
 
 _TERM = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)(?:\[([^\]]*)\](?:\.(\w+))?)?")
@@ -108,7 +109,7 @@ def _parse_metric(text: str, metric: str, statistic: str, part: str | None) -> T
         raise MemscopeError(f"There is no metric {metric!r}.", _near_metric(metric, statistic))
     unit = unit_of(metric) if metric not in BY_NAME else BY_NAME[metric].unit
     if statistic == "growth" and unit is not None:
-        unit = f"{unit}/step".lstrip("/") if unit else "a step"
+        unit = a_step(unit)
     return Term(text, unit, metric, statistic, _parse_device(text, part))
 
 

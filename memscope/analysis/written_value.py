@@ -15,9 +15,12 @@ _EXAMPLES = {"ratio": "0.95", "ms": "40 ms", "s": "60 s"}
 def parse_value(text: str, name: str, unit: str | None) -> tuple[float, str]:
     """``text`` in ``unit``, that of ``name``; where None, in the unit that is written.
 
+    Growth is a step, whether or not that is written.
     What is measured a step may be written a second. A size needs its unit, unless it is 0.
     Raises MemscopeError.
     """
+    if unit is None and name.endswith(".growth"):
+        unit = _growth_unit(text)
     plain = unit
     for step, second in _PER_SECOND.items():
         if unit is not None and unit.endswith(step):
@@ -45,11 +48,24 @@ def is_size(unit: str) -> bool:
     return unit.startswith("bytes")
 
 
+def a_step(unit: str) -> str:
+    """The unit in which what is measured in ``unit`` grows."""
+    return f"{unit}/step" if unit else "a step"
+
+
 def per_second(unit: str) -> str:
     """The unit of what is measured a step, measured a second instead; others as they are."""
     for step, second in _PER_SECOND.items():
         if unit.endswith(step):
             return f"{unit.removesuffix(step)}{second}"
+    return unit
+
+
+def per_step(unit: str) -> str:
+    """The unit of what is measured a second, measured a step instead; others as they are."""
+    for step, second in _PER_SECOND.items():
+        if unit.endswith(second):
+            return f"{unit.removesuffix(second)}{step}"
     return unit
 
 
@@ -80,6 +96,14 @@ def _split(text: str) -> tuple[float, str]:
         return math.nan, text or "nothing"
     refuse_bits(text, written)
     return number, written
+
+
+def _growth_unit(text: str) -> str:
+    """The unit a step that growth is written in, which may say so or not."""
+    for ends in _PER_SECOND.items():
+        for end in ends:
+            text = text.removesuffix(end)
+    return a_step(_written_unit(_split(text)[1]))
 
 
 def _written_unit(written: str) -> str:

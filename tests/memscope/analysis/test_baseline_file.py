@@ -67,17 +67,17 @@ def test_the_file_is_sorted_with_one_figure_a_line(tmp_path: Path) -> None:
 
 
 def test_growth_a_second_reads_back_as_that(tmp_path: Path) -> None:
-    limits = parse_limits(["torch.alloc_retries.growth <= 1"])
+    limits = parse_limits(["torch.alloc_retries.growth <= 1", "my.queue.growth <= 1 KiB"])
     found = [
         Figure("growth.outside", 2048.0, "bytes/s"),
         Figure("torch.alloc_retries.growth", 0.2, "a second"),
+        Figure("my.queue.growth", 4096.0, "bytes/s"),
     ]
     write_baseline(tmp_path / "b.toml", {"x": {each.name: each for each in found}}, H200, limits)
     read = read_baseline(tmp_path / "b.toml").sections["x"]
-    assert [(each.value, each.unit) for each in read.values()] == [
-        (2048.0, "bytes/s"),
-        (0.2, "a second"),
-    ]
+    assert {name: (each.value, each.unit) for name, each in read.items()} == {
+        each.name: (each.value, each.unit) for each in found
+    }
     expected = read["growth.outside"]
     assert expected.limit(0.0).bound == "baseline 2.00 KiB/s + 1.00 KiB/s"
 

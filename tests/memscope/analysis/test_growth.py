@@ -72,6 +72,13 @@ def without_steps(rows: list[Event]) -> list[Event]:
     return [row for row in rows if row["kind"] != events.STEP]
 
 
+def as_own(rows: list[Event]) -> list[Event]:
+    """The readings of one metric, as those of the program's own."""
+    return [
+        {**row, "name": "my.queue"} for row in rows if row.get("name") == "torch.reserved_bytes"
+    ]
+
+
 @pytest.mark.parametrize(
     ("rows", "unit", "words"),
     [
@@ -85,11 +92,18 @@ def test_growth_is_a_second_where_the_program_has_no_steps(
     rows: list[Event], unit: str, words: str
 ) -> None:
     limits = parse_limits(
-        ["torch.reserved_bytes.growth <= 1 GiB", "torch.alloc_retries.growth <= 1"]
+        [
+            "torch.reserved_bytes.growth <= 1 GiB",
+            "torch.alloc_retries.growth <= 1",
+            "torch.allocated_bytes.growth <= 1 GiB/s",
+            "my.queue.growth <= 1 GiB",
+        ]
     )
-    found = measure(fold([*rows, *retries()]), limits)
+    found = measure(fold([*rows, *retries(), *as_own(rows)]), limits)
     assert found["growth.allocated"].unit == unit
     assert found["torch.reserved_bytes.growth"].unit == unit
+    assert found["torch.allocated_bytes.growth"].unit == unit
+    assert found["my.queue.growth"].unit == unit
     assert found["torch.alloc_retries.growth"].unit == unit.replace("bytes/step", "a step").replace(
         "bytes/s", "a second"
     )

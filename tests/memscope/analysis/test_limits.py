@@ -75,11 +75,29 @@ def test_each_operator_at_just_under_and_just_over(
         ("torch.reserved_bytes.growth <= 2 KiB", 2048),
         ("torch.allocated_bytes.peak/torch.reserved_bytes.peak >= 80 %", 0.8),
         ("my.own_s.p95 <= 30 ms", 0.03),
+        ("my.own.growth <= 1 KiB", 1024),
+        ("my.own.growth <= 1 KiB/s", 1024),
+        ("my.own.growth <= 0.1 a step", 0.1),
         ("loss.end <= 3", 3),
     ],
 )
 def test_values_carry_the_units_of_their_figure(text: str, value: float) -> None:
     assert parse_limit(text).value == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit"),
+    [
+        ("1 KiB", "bytes/step"),
+        ("1 KiB/step", "bytes/step"),
+        ("1 KiB/s", "bytes/s"),
+        ("3 layers", "layers/step"),
+        ("0.1", "a step"),
+        ("0.1 a second", "a second"),
+    ],
+)
+def test_growth_of_ones_own_metric_is_a_step(value: str, unit: str) -> None:
+    assert parse_limit(f"my.own.growth <= {value}").unit == unit
 
 
 @pytest.mark.parametrize(
