@@ -201,6 +201,7 @@ _POOLS = {
 
 def _library(situation: Situation) -> Counsel:
     """A library's refusal: it takes its memory beside torch's pool."""
+    asked = "" if situation.wanted else "what was asked for, and "
     return Counsel(
         help=(
             Advice(*_POOLS.get(situation.context.server, _POOLS[""])),
@@ -209,7 +210,7 @@ def _library(situation: Situation) -> Counsel:
             Advice("CUDA_LAUNCH_BLOCKING=1", "the traceback then shows the true place"),
         ),
         no_help=tuple(no_allocator_setting(situation, "a library does not ask torch's pool")),
-        unknown=("what was asked for, and what was free on the card: the text does not say",),
+        unknown=(f"{asked}what was free on the card: the text does not say",),
     )
 
 

@@ -20,6 +20,7 @@ SILENT_KINDS = ("bare", "disguise")
 # What handles, workspaces and code of libraries take at once; of a small card a share.
 ROOM_BYTES = 1 << 30
 ROOM_SHARE = 16
+PAGE_BYTES = 2 << 20  # the driver gives whole pages, however little is asked for
 # Readings come ten times a second: an older one says little about the moment of the error.
 MAX_AGE_NS = 10_000_000_000
 # Two readings further apart are not set against each other.
@@ -57,7 +58,8 @@ class SilentError:
     def needed_bytes(self) -> int:
         """What was asked for; where nobody says it, what libraries ask for at once."""
         total = self.message.total.bytes if self.message.total else 0
-        return self.situation.wanted or min(ROOM_BYTES, total // ROOM_SHARE)
+        wanted = self.situation.wanted
+        return max(wanted, PAGE_BYTES) if wanted else min(ROOM_BYTES, total // ROOM_SHARE)
 
     @property
     def is_full(self) -> bool:

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from memscope.analysis.oom_situation import Situation, torch_size
 
 _LARGEST_CARD_BYTES = 1 << 40
+_NO_ROOM = "As a rule the pool of torch or of the server had left it no room on the card."
 _SILENT = {
     "bare": (
         "The log names an out-of-memory error without any figure: its message is cut, or it came "
         "from beside torch's allocator, which alone prints figures."
     ),
     "library": (
-        "The driver, or a library beside torch's allocator, ran out and prints no figure. As a "
-        "rule the pool of torch or of the server had left it no room on the card."
+        "The driver, or a library beside torch's allocator, ran out and prints no figure. "
+        f"{_NO_ROOM}"
     ),
+    "library that asked": f"A library beside torch's allocator ran out. {_NO_ROOM}",
     "disguise": (
         "An out-of-memory error in disguise: under expandable segments torch trips over this "
         "assert or driver error when the driver has no more pages to map. It prints no figures."
@@ -182,8 +184,10 @@ def _nvml_unavailable(situation: Situation) -> str:
 def _unknown(situation: Situation) -> str:
     message = situation.message
     if message.kind in _SILENT:
-        text = _SILENT["library" if situation.is_library else message.kind]
-        return f"{text} {_known(situation)}" if situation.wanted else text
+        if situation.is_library:
+            asked = " that asked" if situation.wanted else ""
+            return f"{_SILENT[f'library{asked}']} {_known(situation)}".strip()
+        return f"{_SILENT[message.kind]} {_known(situation)}".strip()
     if message.is_cut and message.kind == "torch":
         return (
             f"The message is cut short. {_known(situation)} What was allocated is not in the text "

@@ -81,7 +81,8 @@ _RETRY = re.compile(
     r"device(\d{1,4})whiletryingtoallocate(\d{1,20})bytes\(free:(\d{1,20}),total:(\d{1,20})"
 )
 _WANTED = _pattern(
-    r"(?:triedtoallocate|tryingtoallocate|failedtoallocate[\d.]{1,12}[KMG]?\(|[Uu]nabletoallocate)"
+    r"(?:triedtoallocate|tryingtoallocate|failedtoallocate[\d.]{1,12}[KMG]?\(|[Uu]nabletoallocate"
+    r"|FailedtoCUDAcalloc(?:async)?)"
     r"SIZE"
 )
 _ASYNC_DEVICE = re.compile(r"Allocationondevice(\d{1,4})would")

@@ -78,6 +78,8 @@ VAGUE_NEEDLES = {
         "OutOfMemoryError:",
         "CUDAoutofmemory",
         "TritonError[CUDA]:outofmemory",
+        "Erroroutofmemoryatline",
+        "FailedtoCUDAcalloc",
         "HIPoutofmemory",
         "XPUoutofmemory",
         "NPUoutofmemory",
@@ -105,6 +107,7 @@ WORDS = (
     "ArrayMemory",
     "with OOM",
     "M on device",
+    "CUDA calloc",
 )
 # Source text in a traceback that names the error is none.
 _SOURCE_TEXT = re.compile(r"except(?:torch\.)?(?:cuda\.)?$|[\"']$")

@@ -137,6 +137,14 @@ def test_plenty_free_is_said_and_nothing_claimed() -> None:
     assert not [each for each in explanation.help if "fraction" in each.setting]
 
 
+def test_few_bytes_take_a_whole_page_of_the_driver() -> None:
+    nccl = "DistBackendError: NCCL error\nLast error:\nFailed to CUDA calloc async 608 bytes"
+    full = card(free=MIB, process=79 * GIB, allocated=30 * GIB, reserved=78 * GIB)
+    explanation = explain(*full, failure(nccl))
+    assert explanation.diagnosis == "torch_cache"
+    assert "The error asked for 608 bytes" in explanation.why
+
+
 def test_readings_after_the_error_do_not_count() -> None:
     later = card(t_ns=AT + 1, free=70 * GIB, process=GIB, allocated=0, reserved=0)
     gone = event(events.FACT, AT + 2, name="nvml.others.0", data={})
