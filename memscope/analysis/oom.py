@@ -19,6 +19,7 @@ from memscope.analysis.oom_incident import (
     saw_first,
     victims_of,
 )
+from memscope.analysis.oom_node import SLURM_JOB, explain_node
 from memscope.analysis.oom_others import help_others
 from memscope.analysis.oom_runtimes import explain_runtime
 from memscope.analysis.oom_server_advice import server_help, server_no_help
@@ -31,6 +32,7 @@ from memscope.interop.host_messages import HostMessage
 from memscope.interop.log_context import LogContext
 from memscope.interop.log_lines import plain
 from memscope.interop.message_kinds import Message
+from memscope.interop.node_messages import NodeMessage
 from memscope.interop.oom_formats import OomMessage
 from memscope.interop.oom_message import LogReading
 from memscope.interop.runtime_messages import RuntimeMessage
@@ -39,7 +41,8 @@ from memscope.interop.xla_messages import XlaMessage
 _KILLED = re.compile(r"\bKilled\b")
 KILLED_ADVICE = (
     "Something ended it from outside. Where that was the kernel, host memory ran out, not the "
-    "GPU's: `dmesg` names the process, `kubectl describe pod` says OOMKilled (exit code 137)."
+    "GPU's: `dmesg` names the process, `kubectl describe pod` says OOMKilled (exit code 137), and "
+    "`sacct -j JOB` OUT_OF_MEMORY."
 )
 
 
@@ -62,13 +65,18 @@ def _whole_context(reading: LogReading) -> LogContext:
     """What the log says anywhere, its messages included; a card's size where all have the same."""
     context = reading.context.copy()
     context.servers |= reading.servers
-    totals = {each.message.total for each in reading.found if each.message.total}
+    messages = [each.message for each in reading.found]
+    nodes = [each for each in messages if isinstance(each, NodeMessage)]
+    totals = {each.total for each in messages if each.total and not isinstance(each, NodeMessage)}
     if len(totals) == 1:
         context.accounts.setdefault("total", *totals)
     for name, figure in (("host_limit", "limit"), ("host_held", "allocated")):
         sizes = {getattr(kill, figure) for kill in _kills(reading)} - {None}
         if len(sizes) == 1:
             context.accounts.setdefault(name, *sizes)
+    jobs = {node.job for node in nodes if node.job}
+    if len(jobs) == 1:
+        context.options.setdefault(SLURM_JOB, *jobs)
     return context
 
 
@@ -108,6 +116,8 @@ def explain_message(message: Message, context: LogContext | None = None) -> Expl
         return explain_refusal(message, context)
     if isinstance(message, HostMessage):
         return explain_host(message, context)
+    if isinstance(message, NodeMessage):
+        return explain_node(message, context)
     if isinstance(message, RuntimeMessage):
         return explain_runtime(message)
     if isinstance(message, XlaMessage):

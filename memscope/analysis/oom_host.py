@@ -11,7 +11,7 @@ from memscope.interop.log_context import LogContext
 from memscope.text import clean
 
 _NAME_CHARACTERS = 40
-_NOT_THE_DEVICE = (
+NOT_THE_DEVICE = (
     Advice("PYTORCH_CUDA_ALLOC_CONF=...", "it is not device memory"),
     Advice("another GPU", "it is not device memory"),
 )
@@ -32,7 +32,7 @@ def _kill(message: HostMessage, context: LogContext) -> Explanation:
         why=_why(message, figures.get("limit"), figures.get("allocated")),
         figures=figures,
         help=tuple(_help(message, figures.get("limit"))),
-        no_help=_NOT_THE_DEVICE,
+        no_help=NOT_THE_DEVICE,
         unknown=tuple(_unknown(message, figures)),
     )
 
@@ -53,6 +53,11 @@ def _help(message: HostMessage, limit: int | None) -> Iterator[Advice]:
         yield Advice("a higher memory limit of the container", was)
     else:
         yield Advice("a machine with more memory, fewer programs on it", "all of it was in use")
+    yield from less_host_memory()
+
+
+def less_host_memory() -> Iterator[Advice]:
+    """What a program can do to hold less of it."""
     yield Advice("fewer DataLoader workers, a smaller prefetch_factor", "each holds its batches")
     yield Advice("memory-mapped data and weights (safetensors)", "no second copy in host memory")
 
@@ -81,6 +86,6 @@ def _full_shm() -> Explanation:
             Advice("fewer DataLoader workers, a smaller prefetch_factor", "less is in it at once"),
             Advice("num_workers=0", "uses none of it; slower"),
         ),
-        no_help=_NOT_THE_DEVICE,
+        no_help=NOT_THE_DEVICE,
         unknown=("how large it was: df -h /dev/shm",),
     )

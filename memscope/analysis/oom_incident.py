@@ -85,6 +85,8 @@ def weight(found: Found) -> int:
         return 1 if message.kind == "warmup" else 2
     if message.kind in ("bare", "xla_driver", "xla_library"):
         return 0
+    if message.kind == "ray":  # its first lines tell nothing of the node
+        return int(message.total is not None)
     if message.kind in ("torch", "async", "mps"):
         return 2 if message.figures >= 3 or message.is_beyond_exabyte else 1
     return 2 if message.kind in ("nvml", "xla", "xla_compile", "tensorflow") else 1

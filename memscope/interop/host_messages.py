@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass
 
 from memscope.interop.oom_formats import OomMessage
-from memscope.interop.sizes import MAX_BYTES, Size, parse_size
+from memscope.interop.quantities import QUANTITY, parse_quantity
+from memscope.interop.sizes import Size, parse_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +34,17 @@ WORDS = ("OOMKilled", "shared memory", "write to file")
 
 _PROCESS = re.compile(r"[Kk]ill(?:ed)?process(\d{1,10})\((.{1,24}?)\)(?:,|total-vm|score)")
 _HELD = re.compile(r"(?:anon|shmem)-rss:(\d{1,18})kB")
-_LIMIT = re.compile(
-    r"[Ll]imits\"?:(?:(?!equests).){0,60}?memory\"?:\"?(\d{1,18})(Ki|Mi|Gi|Ti|[kMGT])?"
-)
-_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_UNITS |= {f"{letter}i": 1024**power for power, letter in enumerate("KMGT", 1)}
+_LIMIT = re.compile(rf"[Ll]imits\"?:(?:(?!equests).){{0,60}}?memory\"?:\"?({QUANTITY})")
 _HELD_CHARACTERS = 400
 
 
 def start_of(kind: str, text: str, place: int) -> int | None:
-    """Where the message begins whose needle is at ``place``."""
+    """Where the message begins whose needle is at ``place``; None where it is none."""
     if kind == "kill" and text.startswith("utofmemory", place):
         begin = text.rfind("Memorycgroup", max(place - 16, 0), place)
         return place - 1 if begin < 0 else begin
-    return place
+    is_slurms = text.endswith("havebeen", 0, place)  # "... tasks have been OOM Killed."
+    return None if is_slurms else place
 
 
 def parse_host(kind: str, text: str) -> HostMessage:
@@ -75,5 +73,5 @@ def _held(text: str) -> Size | None:
 
 def _limit(text: str) -> Size | None:
     match = _LIMIT.search(text)
-    count = int(match[1]) * _UNITS[match[2] or ""] if match else 0
-    return Size(count) if 0 < count < MAX_BYTES else None
+    size = parse_quantity(match[1]) if match else None
+    return size if size and size.bytes else None

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from memscope.interop import (
     host_messages,
+    node_messages,
     oom_figures,
     oom_formats,
     runtime_messages,
@@ -20,7 +21,10 @@ from memscope.interop.server_refusals import Refusal
 Message: TypeAlias = OomMessage | Refusal
 
 # By kind, those whose text says more than that memory ran out.
-_SOURCES = (oom_formats, xla_messages, server_refusals, host_messages, runtime_messages)
+_SOURCES = (
+    *(oom_formats, xla_messages, server_refusals),
+    *(host_messages, node_messages, runtime_messages),
+)
 Needles: TypeAlias = Sequence[tuple[str, str]]  # what is looked for, and the kind that has it
 
 
@@ -47,6 +51,8 @@ def parse(kind: str, text: str) -> Message | None:
         return server_refusals.parse_refusal(kind, text)
     if kind in host_messages.NEEDLES:
         return host_messages.parse_host(kind, text)
+    if kind in node_messages.NEEDLES:
+        return node_messages.parse_node(kind, text)
     if kind in runtime_messages.NEEDLES:
         return runtime_messages.parse_runtime(kind, text)
     return oom_figures.parse_message(kind, text)

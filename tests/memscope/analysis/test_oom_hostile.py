@@ -37,6 +37,11 @@ LINES = (
     "Error in memory profiling. Initial free memory {s}, current free memory {n}.",
     "total_gpu_memory ({s}) gpu_memory_utilization ({n}) = {s}",
     "model weights take {s}; non_torch_memory takes {s}; Available KV cache memory: {s}",
+    "The node was low on resource: memory. Threshold quantity: {n}Mi, available: {n}Ki. Container "
+    "a was using {n}Gi, request is {n}, has larger consumption of memory.",
+    "Memory on the node (IP: {n}, ID: a) was {s} / {n}GB (1), which exceeds the memory usage "
+    "threshold of {n}.",
+    "Failed to CUDA calloc {n} bytes",
     "Load weight begin. avail mem={s}",
     "Load weight end. avail mem={s}",
 )

@@ -374,8 +374,11 @@ class Endless(io.RawIOBase):
 
 @pytest.mark.parametrize(
     "unit",
-    [b"1", b"\n", b"CUDA out of memory. Tried ", b"(" * 99 + b"\n", b"2026-01-01 00:00:00 | "],
-    ids=["one line", "blank", "no end", "brackets", "prefixes"],
+    [
+        *(b"1", b"\n", b"CUDA out of memory. Tried ", b"(" * 99 + b"\n", b"2026-01-01 00:00:00 | "),
+        *(b"Memory on the node was 1", b"error: n: tasks 1,1,1: Out Of Memory "),
+    ],
+    ids=["one line", "blank", "no end", "brackets", "prefixes", "node", "tasks"],
 )
 def test_time_is_linear_in_the_size_of_hostile_logs(unit: bytes) -> None:
     def seconds(size: int) -> float:
