@@ -14,14 +14,21 @@ if TYPE_CHECKING:
     from memscope.analysis.timeline import Timeline
     from memscope.recording import Recording
 
-PEAK_METRICS = ("torch.allocated_bytes", "nvml.process_bytes", "host.rss_bytes")
+DEVICE_METRICS = ("torch.allocated_bytes", "nvml.process_bytes")
+HOST_METRIC = "host.rss_bytes"
 SAME_MOMENT_NS = 10_000_000
 
 
 def find_peak(recording: Recording, timeline: Timeline) -> Moment:
-    """The end of the first step in which memory was at its most; by readings where steps do not
-    tell, and the recording's end where nothing does."""
-    return _peak_step(timeline) or _peak_reading(recording, timeline)
+    """The end of the first step in which memory was at its most; by readings or driver calls where
+    steps do not tell, and the recording's end where nothing does."""
+    return (
+        _peak_step(timeline)
+        or _peak_reading(recording, timeline, DEVICE_METRICS)
+        or _peak_call(timeline)
+        or _peak_reading(recording, timeline, (HOST_METRIC,))
+        or Moment("end")
+    )
 
 
 def _peak_step(timeline: Timeline) -> Moment | None:
@@ -32,11 +39,18 @@ def _peak_step(timeline: Timeline) -> Moment | None:
     return None
 
 
-def _peak_reading(recording: Recording, timeline: Timeline) -> Moment:
+def _peak_call(timeline: Timeline) -> Moment | None:
+    driver = timeline.driver
+    return Moment("time", driver.peak_ns) if driver.peak_bytes and driver.is_peak_known else None
+
+
+def _peak_reading(
+    recording: Recording, timeline: Timeline, metrics: tuple[str, ...]
+) -> Moment | None:
     """Just after the highest reading of memory: the others of that moment come with it."""
-    metric = next((name for name in PEAK_METRICS if name in timeline.series), None)
+    metric = next((name for name in metrics if name in timeline.series), None)
     if metric is None:
-        return Moment("end")
+        return None
     peak = timeline.series[metric].peak
     for batch, _ in gather(recording.batches()):
         codes, names = batch.names
@@ -44,5 +58,6 @@ def _peak_reading(recording: Recording, timeline: Timeline) -> Moment:
             is_metric = (codes == names.index(metric)) & (batch["kind"] == events.SAMPLE)
             found = np.flatnonzero(is_metric & (batch["bytes"] >= peak))
             if len(found):
-                return Moment("time", int(batch["t_ns"][found[0]]) + SAME_MOMENT_NS)
-    return Moment("end")
+                after_ns = int(batch["t_ns"][found[0]]) + SAME_MOMENT_NS
+                return Moment("time", min(after_ns, timeline.last_ns))
+    return None

@@ -119,7 +119,7 @@ class Readings:
 class DriverBytes:
     """Bytes that driver calls took and have not given back, of one owner or of all.
 
-    ``last_ns``: when the last of them was made.
+    ``last_ns``: when the last of them was made. ``peak_ns``: the one that made it the most.
     """
 
     def __init__(self, owner: str | None = None) -> None:
@@ -129,7 +129,7 @@ class DriverBytes:
         self.peak_bytes = 0
         self.is_peak_known = True
         self.calls = 0
-        self.last_ns = 0
+        self.last_ns = self.peak_ns = 0
 
     def restart(self, held: Held) -> None:
         """Go on from what was held as a segment began: the events before it are not there."""
@@ -156,7 +156,9 @@ class DriverBytes:
         self.calls += int(count.sum())
         self.bytes = int(level[-1])
         self.last_ns = int(batch["t_ns"][rows[-1]])
-        self.peak_bytes = max(self.peak_bytes, int(level.max()))
+        highest = int(level.argmax())
+        if level[highest] > self.peak_bytes:
+            self.peak_bytes, self.peak_ns = int(level[highest]), int(batch["t_ns"][rows[highest]])
 
     def _is_owned(self, batch: Batch, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         codes, names = batch.names

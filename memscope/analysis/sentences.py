@@ -25,6 +25,7 @@ def write_sentences(timeline: Timeline, state: State) -> tuple[str, ...]:
         killed.sentence if killed else None,
         _out_of_memory(timeline),
         *write_allocator_sentences(timeline),
+        _given_back(timeline),
         _no_step(timeline),
         _useless_keep(timeline),
         _fits(timeline),
@@ -70,6 +71,18 @@ def _out_of_memory(timeline: Timeline) -> str | None:
     plan = _plan(timeline)
     return " ".join(
         part for part in (f"Out of memory{where}: {figures}.", plan and advice(plan)) if part
+    )
+
+
+def _given_back(timeline: Timeline) -> str | None:
+    """The ledger is of the end, where a program that closes in order holds nothing."""
+    driver, device = timeline.driver, find_device(timeline)
+    is_gpu = device is not None and not device.is_host
+    if not is_gpu or 2 * driver.bytes >= driver.peak_bytes:
+        return None
+    return (
+        f"Driver calls of this program held {format_bytes(driver.peak_bytes)} at the most, "
+        f"{format_bytes(driver.bytes)} at the end: --at peak shows where memory was."
     )
 
 

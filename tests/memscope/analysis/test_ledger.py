@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from memscope import events
 from memscope.analysis.ledger import Ledger, make_ledgers
 from memscope.analysis.ledger_lines import ABSENT, PARTIAL, Line
+from memscope.analysis.sentences import write_sentences
 from memscope.analysis.summary import summarize
 from memscope.cli.summary import summary_lines
 from tests.memscope.analysis.build import Event, event, fact, fold, state
@@ -299,6 +300,17 @@ def test_readings_before_the_last_driver_call_say_so():
     assert size([*program(), call], "unexplained") < 0
     early = ledger([event(events.DEVICE_MALLOC, 5, bytes=MIB), *program()])
     assert early.coverage.get(PARTIAL, ()) == (early.find("rounding"),)
+
+
+def test_what_was_given_back_before_the_end_is_shown_at_the_peak():
+    calls = [event(events.DEVICE_MALLOC, at, bytes=GIB) for at in (5, 6)]
+    held = write_sentences(fold([*program(), *calls]), state())
+    assert not any("--at peak" in each for each in held)
+    free = event(events.DEVICE_FREE, 7, bytes=GIB)
+    assert (
+        "Driver calls of this program held 2.00 GiB at the most, 0 B at the end: --at peak shows "
+        "where memory was."
+    ) in write_sentences(fold([*program(), *calls, free, free]), state())
 
 
 def test_driver_calls_of_the_runner_have_lines_and_their_granules():
