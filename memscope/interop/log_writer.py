@@ -8,6 +8,7 @@ from dataclasses import dataclass
 _PLACE = re.compile(
     # kubectl logs --prefix; stern's lines are written so, too, with their namespace
     r"\[pod/(?P<pod>(?:[\w.-]{1,63}/)?[\w.-]{1,253})/[\w.-]{1,63}\]"
+    r"|\[host/(?P<host>[\w.-]{1,253})\]"  # as lines of pdsh are written
     r"|(?:^|\s)(?P<container>[\w.-]{1,60}[-_]\d{1,6})\s{1,40}\|"  # docker compose logs
 )
 _GLOBAL = (
@@ -28,7 +29,7 @@ _RAY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A process of a job. ``place``: its pod or container; ``ranks``: coarse ones first."""
+    """A process of a job. ``place``: its pod, container or host; ``ranks``: coarse ones first."""
 
     place: str = ""
     ranks: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from typing import BinaryIO
 from memscope.interop import log_context, message_kinds
 from memscope.interop.log_context import LogContext
 from memscope.interop.log_end import LogEnd
+from memscope.interop.log_hosts import PdshHosts
 from memscope.interop.log_lines import plain, prefix_of, split_prefix, squeeze
 from memscope.interop.log_pods import SternPods
 from memscope.interop.log_repeats import LogRepeats
@@ -93,7 +94,8 @@ def read_log(stream: BinaryIO) -> LogReading:
     reader = _Reader()
     search, end = LogSearch(stream, _WORDS), LogEnd()
     for block in search.blocks():
-        reader.pods.look_at(block)
+        for names in reader.names:
+            names.look_at(block)
         for line in block.lines(reader.is_reading_message):
             reader.add(line)
         end.note(block)
@@ -103,7 +105,7 @@ def read_log(stream: BinaryIO) -> LogReading:
 
 class _Reader:
     def __init__(self) -> None:
-        self.pods = SternPods()
+        self.names = (SternPods(), PdshHosts())
         self._reading = LogReading()
         self._found: deque[Found] = deque(maxlen=MAX_KEPT)
         self._open: dict[str, OpenMessage] = {}
@@ -127,7 +129,8 @@ class _Reader:
 
     def add(self, line: Line) -> None:
         """Look at one line."""
-        line = self.pods.name_writer(line)
+        for names in self.names:
+            line = names.name_writer(line)
         source, text = split_prefix(line.text)
         squeezed = squeeze(text)
         if line.has_word:

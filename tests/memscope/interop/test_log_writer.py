@@ -25,6 +25,8 @@ RANK_3, RANK_4 = Writer("", ("rank 3",)), Writer("", ("rank 4",))
         ("[pod/trainer-0/main] 2026-04-19T12:21:55.609123456Z [rank3]: ", "trainer-0, rank 3"),
         ("trainer-2  | [rank1]: ", "trainer-2, rank 1"),
         ("[pod/team-a/trainer-0/main] [rank3]: ", "team-a/trainer-0, rank 3"),
+        ("[host/worker-1] [rank3]: ", "worker-1, rank 3"),
+        ("[pod/launcher/main] [host/worker-1] [rank3]: ", "launcher, rank 3"),
         ("[2026-04-19 12:21:55 DP1 TP3] ", "DP1 TP3"),
         ("(Worker_DP0_TP1_EP1 pid=7) ERROR 07-08 01:30:59 [x.py:387] ", "DP0 TP1 EP1"),
         ("(VllmWorker rank=1 pid=123) ERROR 07-08 01:30:59 [x.py:387] ", "rank 1"),
