@@ -22,7 +22,12 @@ class Moment:
     value: int = 0
 
 
-USE_END = "Name an earlier moment, or --at end."
+class PastEnd(MemscopeError):
+    """A moment that a recording does not reach; ``last``: the step, batch or ns that it does."""
+
+    def __init__(self, problem: str, last: int) -> None:
+        super().__init__(problem, "Name an earlier moment, or --at end.")
+        self.last = last
 
 
 def parse_moment(text: str) -> Moment:
@@ -48,13 +53,14 @@ def parse_moment(text: str) -> Moment:
 def batches_until(batches: Iterable[Batch], moment: Moment) -> Iterator[Batch]:
     """``batches`` up to a step's end or a time; the last of them cut short.
 
-    Raises MemscopeError where no such step has ended. A time past their end is their end.
+    Raises PastEnd where no such step has ended, or no event is as late.
     """
-    last_step = -1
+    last_step, last_ns = -1, 0
     for batch in batches:
         stop = _stop(batch, moment)
         last_step = max(last_step, int(batch["step"][batch.where(events.STEP)].max(initial=-1)))
         if stop is None:
+            last_ns = max(last_ns, int(batch["t_ns"].max(initial=0)))
             yield batch
             continue
         if stop:
@@ -63,7 +69,19 @@ def batches_until(batches: Iterable[Batch], moment: Moment) -> Iterator[Batch]:
         return
     if moment.kind == "step":
         last = f"step {last_step} is the last that ended" if last_step >= 0 else "no step has ended"
-        raise MemscopeError(f"There is no step {moment.value}: {last}.", USE_END)
+        raise PastEnd(f"There is no step {moment.value}: {last}.", last_step)
+    if moment.value > last_ns:
+        end = last_ns // 10**6 / 1e3
+        raise PastEnd(
+            f"There is no moment {moment.value / 1e9:g} s: {end:g} s is the end.", last_ns
+        )
+
+
+def check_batch(moment: Moment, batches: int) -> None:
+    """Raises PastEnd where a recording of so many ``batches`` has fewer than are asked for."""
+    if moment.value > batches:
+        last = f"batch {batches} is the last" if batches else "there is none"
+        raise PastEnd(f"There is no batch {moment.value}: {last}.", batches)
 
 
 def _stop(batch: Batch, moment: Moment) -> int | None:

@@ -17,7 +17,7 @@ from memscope.analysis.gather import gather
 from memscope.analysis.layers import LayerFold, LayerMemory
 from memscope.analysis.map_rows import MapRows
 from memscope.analysis.metrics import MetricFold, MetricReadings
-from memscope.analysis.moment import batches_until, parse_moment
+from memscope.analysis.moment import batches_until, check_batch, parse_moment
 from memscope.analysis.oom_readings import OomReadings, ReadingsBefore
 from memscope.analysis.peak_moment import find_peak
 from memscope.analysis.rare_rows import (
@@ -326,7 +326,7 @@ def read_timeline(
 ) -> Timeline:
     """``recording`` folded up to ``at`` (batch:N, step:N, 12.5s, peak, end).
 
-    Raises MemscopeError where ``at`` is none of these.
+    Raises MemscopeError where ``at`` is none of these, PastEnd where the recording ends before.
     """
     timeline = Timeline(recording.header, warmup_steps=warmup_steps)
     for batch, count in gather(batches_at(recording, at)):
@@ -335,12 +335,13 @@ def read_timeline(
 
 
 def batches_at(recording: Recording, at: str) -> Iterator[Batch]:
-    """The events of ``recording`` up to ``at``. Raises MemscopeError where it is no moment."""
+    """The events of ``recording`` up to ``at``. Raises MemscopeError where it is none of its."""
     moment = parse_moment(at)
     if moment.kind == "peak":
         timeline = read_timeline(recording)
         moment = find_peak(recording, timeline)
     if moment.kind == "batch":
+        check_batch(moment, recording.state.batches)
         return recording.batches(moment.value)
     if moment.kind == "end":
         return recording.batches()

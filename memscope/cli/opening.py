@@ -65,13 +65,25 @@ def read_run(
 def read_processes(
     files: RunFiles, *, at: str, warm_up: int | None
 ) -> Iterator[tuple[str, Summary, Timeline]]:
-    """The processes of a run one by one, the first one first. Raises MemscopeError."""
+    """The processes of a run one by one, the first one first; those that ended before at their end.
+
+    Raises MemscopeError, in the end also where none of them reaches ``at``.
+    """
+    from memscope.analysis.moment import PastEnd
     from memscope.analysis.summary import summarize
     from memscope.analysis.timeline import read_timeline
     from memscope.recording import Recording
 
+    is_reached, refusals = False, []
     for path in files.paths:
         with Recording(path) as recording:
-            timeline = read_timeline(recording, at=at, warmup_steps=warm_up)
+            try:
+                timeline = read_timeline(recording, at=at, warmup_steps=warm_up)
+                is_reached = True
+            except PastEnd as error:
+                refusals.append(error)
+                timeline = read_timeline(recording, warmup_steps=warm_up)
             state = files.within(recording.state)
             yield str(path), summarize(timeline, state, path=str(path)), timeline
+    if not is_reached:
+        raise max(refusals, key=lambda refusal: refusal.last)

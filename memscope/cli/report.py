@@ -127,8 +127,12 @@ def write_report(
 
 
 def _read_map(path: str, timeline: Timeline, at: str) -> ResidencyMap:
+    from memscope.analysis.moment import PastEnd
     from memscope.analysis.residency_map import read_residency_map
     from memscope.recording import Recording
 
     with Recording(path) as recording:
-        return read_residency_map(recording, timeline, at=at)
+        try:
+            return read_residency_map(recording, timeline, at=at)
+        except PastEnd:  # other processes of the run went on
+            return read_residency_map(recording, timeline)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from memscope import events
+from memscope.analysis.timeline import read_timeline
 from memscope.header import new_header
+from memscope.recording import open_recording
 from tests.memscope.analysis.build import Event, event, fact
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.cli.conftest import Run
@@ -78,13 +80,25 @@ def test_json_says_the_same(memscope: Run, whole: Path) -> None:
         ("end", None, 5),
         ("peak", None, 2),  # past holds 2 keep from the second sweep on
         ("0s", 5, 0),
-        ("1h", None, 5),
     ],
 )
 def test_at(memscope: Run, whole: Path, at: str, events: int | None, steps: int) -> None:
     data = json.loads(memscope("summary", whole, "--at", at, "--json").out)
     assert data["steps"] == steps
     assert events is None or data["events"] == events
+
+
+def test_peak_by_driver_calls_alone(memscope: Run, tmp_path: Path) -> None:
+    """Host RSS is highest long before; steps and torch tell nothing."""
+    device = {"name": "host", "kind": "host", "total_bytes": 1 << 30, "limit_bytes": 1 << 30}
+    rows = [fact("device.0", device)]
+    rows += [event(events.SAMPLE, 1, name="host.rss_bytes", bytes=1 << 30)]
+    rows += [event(events.DEVICE_MALLOC, at * 10**9, bytes=100) for at in (1, 2)]
+    rows += [event(events.DEVICE_FREE, 3 * 10**9, bytes=100)]
+    path = write_recording(tmp_path / "run.mscope", rows)
+    (ledger,) = json.loads(memscope("summary", path, "--at", "peak", "--json").out)["ledger"]
+    held = {line["key"]: line["bytes"] for line in ledger["lines"]}
+    assert (held["raw"], ledger["at_s"]) == (200, 2.0)
 
 
 def test_the_moment_stands_in_the_summary(memscope: Run, whole: Path) -> None:
@@ -98,10 +112,49 @@ def test_no_moment(memscope: Run, whole: Path, at: str) -> None:
     assert "is no moment of a recording. Use --at" in found.err
 
 
-def test_a_step_that_has_not_ended_is_no_moment(memscope: Run, whole: Path) -> None:
-    found = memscope("summary", whole, "--at", "step:300")
-    assert found.code == 2
-    assert "There is no step 300: step 4 is the last that ended." in found.err
+@pytest.mark.parametrize("verb", ["summary", "report"])
+@pytest.mark.parametrize(
+    ("at", "problem"),
+    [
+        ("step:300", "There is no step 300: step 4 is the last that ended."),
+        ("batch:300", "There is no batch 300: batch {batches} is the last."),
+        ("1h", "There is no moment 3600 s: 1.25 s is the end."),
+    ],
+)
+def test_past_the_end_is_no_moment(
+    memscope: Run, tmp_path: Path, verb: str, at: str, problem: str
+) -> None:
+    rows = [*run_sweeps("past", 12, 4), event(events.MARK, 1_250_000_000, name="late")]
+    path = write_recording(tmp_path / "run.mscope", rows)
+    with open_recording(path) as recording:
+        words = problem.format(batches=recording.state.batches)
+    found = memscope(verb, path, "--at", at)
+    assert (found.code, found.out) == (2, "")
+    assert found.err == f"memscope: {words} Name an earlier moment, or --at end.\n"
+
+
+def test_the_end_itself_is_a_moment(memscope: Run, whole: Path) -> None:
+    with open_recording(whole) as recording:
+        batches, last_ns = recording.state.batches, read_timeline(recording).last_ns
+    for at in (f"batch:{batches}", f"{last_ns}ns", "step:4"):
+        assert memscope("summary", whole, "--at", at).code == 0
+
+
+def test_a_process_that_ended_before_is_shown_at_its_end(
+    memscope: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMSCOPE_RUN_ID", "one")
+    (tmp_path / "run").mkdir()
+    for rank, left_out in enumerate((40, 0)):
+        monkeypatch.setenv("RANK", str(rank))
+        rows = run_sweeps("past", 12, 2)
+        write_recording(tmp_path / "run" / f"{rank}.mscope", rows[: len(rows) - left_out])
+    assert memscope("report", "run", "--at", "step:4").code == 0
+    data = json.loads(memscope("summary", "run", "--at", "step:4", "--json").out)
+    assert [each["summary"]["steps"] for each in data["processes"]] == [4, 5]
+    found = memscope("summary", "run", "--at", "step:5")
+    assert (found.code, found.out) == (2, "")
+    assert "step 4 is the last that ended" in found.err
 
 
 def test_an_empty_recording(memscope: Run, tmp_path: Path) -> None:
