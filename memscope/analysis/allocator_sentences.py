@@ -7,19 +7,26 @@ from collections.abc import Iterator
 
 from memscope.analysis.allocator import cache_ratio, find_flushes, flushes_in_steps, gap_bytes
 from memscope.analysis.figure import Highest, Missing, Negligible
-from memscope.analysis.growth import Growth, fastest_growth, time_until_full, unit_measured
+from memscope.analysis.growth import (
+    Growth,
+    fastest_growth,
+    measure_growth,
+    time_until_full,
+    unit_measured,
+)
 from memscope.analysis.timeline import Timeline
 from memscope.units import format_bytes, format_seconds
 
 HIGH_CACHE_RATIO = 0.2
 USED_SHARE = 0.8  # of what is reserved, at the peak: the cache was needed then
-SMALL_RISE = 64 << 20  # bytes over the run: a cache that grows by less names nothing
+SMALL_RISE = 64 << 20  # bytes over the run: a cache or a host that grows by less names nothing
 OFTEN = 0.05  # flushes a step
 
 
 def write_allocator_sentences(timeline: Timeline) -> Iterator[str]:
-    """A leak, memory that grows outside torch, fragmentation, flushes."""
+    """A leak, memory that grows outside torch or on the host, fragmentation, flushes."""
     yield from _leaks(timeline)
+    yield from _host_growth(timeline)
     yield from _fragmentation(timeline)
     yield from _flushes(timeline)
 
@@ -40,6 +47,16 @@ def _leaks(timeline: Timeline) -> Iterator[str]:
             f"Leak outside torch: the process grows by {_a_step(timeline, growth)} beyond what "
             f"torch reserves (growth.outside): a library allocates by itself{until}."
         )
+
+
+def _host_growth(timeline: Timeline) -> Iterator[str]:
+    for readings in timeline.metric("host.rss_bytes").values():
+        growth = measure_growth(timeline, readings.series)
+        if isinstance(growth, Growth) and growth.is_plain and growth.rise_bytes >= SMALL_RISE:
+            yield (
+                f"Host memory: this process's RSS grows by {_a_step(timeline, growth)} "
+                "(host.rss_bytes.growth): something is kept, or more of a mapped file is read."
+            )
 
 
 def _plain_growth(timeline: Timeline, kind: str) -> Growth | None:

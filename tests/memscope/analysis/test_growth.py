@@ -255,6 +255,17 @@ def test_a_gap_that_grows_is_fragmentation():
     assert "Fragmentation" in sentences(rows)
 
 
+@pytest.mark.parametrize(("rate", "is_named"), [(MIB, True), (100 * 1024, False)])
+def test_host_memory_that_grows_is_named_where_it_matters(rate: int, is_named: bool):
+    steps = [row for row in STEADY if row["kind"] == events.STEP]
+    rss = [
+        event(events.SAMPLE, row["t_ns"] - 1, name="host.rss_bytes", bytes=GIB + rate * row["step"])
+        for row in steps
+    ]
+    words = "Host memory: this process's RSS grows by 1.00 MiB a step"
+    assert (words in sentences(in_order(steps, rss))) == is_named
+
+
 def test_a_flush_in_each_step_is_named_with_its_figure():
     assert value(FLUSHING, "allocator.flushes_in_steps") == 599, "that of warm-up is not counted"
     text = sentences(FLUSHING)
