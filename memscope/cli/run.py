@@ -58,16 +58,16 @@ def command_start(words: Sequence[str]) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Run the program; its own exit code, 128 + n where signal n ended it."""
-    from memscope.launch.program import command_words, missing_script, run_program
+    from memscope.launch.program import command_words, run_program
 
     command = command_words(args.command)
     path = Path(args.output) if args.output else default_path("run", ".mscope")
     report = Path(args.report) if args.report else None
     options = option_variables(args)
     check_output(path, report, force=args.force)
-    script = missing_script(command)
-    if script is not None:
-        return run_unrecorded(command, script)
+    obstacle = find_obstacle(command)
+    if obstacle is not None:
+        return run_unrecorded(command, obstacle)
     if args.force:
         remove_old(path)
     environment = recorded_environment(path) | options
@@ -81,13 +81,25 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def run_unrecorded(command: Sequence[str], script: str) -> int:
-    """Let Python say that there is no such script; a recording of that alone is not left behind."""
+def find_obstacle(command: Sequence[str]) -> str | None:
+    """Why nothing of ``command`` can be recorded, where that is known before it runs."""
+    from memscope.launch.environment import OFF
+    from memscope.launch.program import missing_script
+
+    if os.environ.get(OFF):
+        return f"{OFF} is set. Unset it to record."
+    script = missing_script(command)
+    return None if script is None else f"there is no file {clean(script)}."
+
+
+def run_unrecorded(command: Sequence[str], obstacle: str) -> int:
+    """Run the program alone: of a missing script it is Python that says so, and no recording of
+    that is left behind."""
     from memscope.launch.environment import OFF
     from memscope.launch.program import run_program
 
     code = run_program(command, {**os.environ, OFF: "1"})
-    note(f"nothing was recorded: there is no file {clean(script)}.")
+    note(f"nothing was recorded: {obstacle}")
     return code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import signal
 import sys
@@ -17,6 +18,7 @@ FROM_TERMINAL = ("SIGINT", "SIGQUIT")  # sent to the whole group as a rule: the 
 RESTORED = ("SIGPIPE", "SIGXFSZ")  # Python ignores them; a program inherits that
 # While we do not wait yet, a thread of a library may take SIGCHLD, and it is lost.
 LOOK_SECONDS = 0.5
+_PYTHON = re.compile(r"python[\d.]*")
 
 
 def command_words(words: Sequence[str]) -> list[str]:
@@ -43,9 +45,13 @@ def missing_script(command: Sequence[str]) -> str | None:
 
     A module's name, and what other programs make of their arguments, only they can tell.
     """
-    script = command[1] if len(command) > 1 and command[0] == sys.executable else ""
+    script = command[1] if len(command) > 1 and _is_python(command[0]) else ""
     is_certain = script and not script.startswith("-") and not os.path.exists(script)
     return script if is_certain else None
+
+
+def _is_python(program: str) -> bool:
+    return program == sys.executable or bool(_PYTHON.fullmatch(os.path.basename(program)))
 
 
 def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:

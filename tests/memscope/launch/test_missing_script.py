@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -66,5 +67,18 @@ def test_only_what_is_certain_is_missing(
     assert missing_script(command_words(words)) is None
 
 
-def test_the_same_interpreter_named_in_full(tmp_path: Path) -> None:
-    assert missing_script(command_words(["--", sys.executable, "nosuch.py"])) == "nosuch.py"
+@pytest.mark.parametrize("python", [sys.executable, "python", "/usr/bin/python3.13"])
+def test_an_interpreter_that_is_named(python: str) -> None:
+    assert missing_script([python, "nosuch.py"]) == "nosuch.py"
+    assert missing_script([python, __file__]) is None
+
+
+def test_the_corrected_command_finds_the_name_free(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('ran')\n")
+    python = Path(PYTHON)
+    path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    ended = record(tmp_path, "--", python.name, "trian.py", PATH=path)
+    assert ended.code == 2
+    assert ended.said == ("memscope: nothing was recorded: there is no file trian.py.\n",)
+    assert record(tmp_path, "--", python.name, "train.py", PATH=path).out == "ran\n"
+    assert (tmp_path / "run.mscope").exists()

@@ -198,3 +198,13 @@ def test_switch_turns_it_off(tmp_path: Path) -> None:
     )
     assert ended.out == "False\n"
     assert not (tmp_path / "run.mscope").exists()
+    assert ended.said == (
+        "memscope: nothing was recorded: MEMSCOPE_OFF is set. Unset it to record.\n",
+    )
+
+
+def test_turned_off_it_leaves_the_recording_that_is_there(tmp_path: Path) -> None:
+    assert record(tmp_path, "-c", "pass").code == 0
+    before = (tmp_path / "run.mscope").read_bytes()
+    assert record(tmp_path, "--force", "-c", "exit(3)", MEMSCOPE_OFF="1").code == 3
+    assert (tmp_path / "run.mscope").read_bytes() == before
