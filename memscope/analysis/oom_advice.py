@@ -22,6 +22,8 @@ UNNAMED = (
     "who holds it: a message of torch names no other program's memory",
     "which programs they are",
 )
+CONTAINER = Advice("a higher memory limit of the container", "dmesg and OOMKilled tell")
+OWN_LIMIT = Advice("ulimit -v unlimited, where it is not", "RLIMIT_AS; dmesg says nothing of it")
 
 
 def advise(diagnosis: str, situation: Situation) -> Counsel:
@@ -125,7 +127,8 @@ def _not_device_memory(situation: Situation) -> Counsel:
         return Counsel(
             help=(
                 Advice("fewer or smaller DataLoader workers and prefetches", "host memory"),
-                Advice("a higher memory limit of the container", "dmesg and OOMKilled tell"),
+                CONTAINER,
+                OWN_LIMIT,
             ),
             no_help=tuple(no_allocator_setting(situation, "it is not device memory")),
             unknown=("how much host memory there was",),

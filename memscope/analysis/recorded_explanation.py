@@ -12,6 +12,7 @@ from memscope.analysis.oom import explain_message, explain_reading
 from memscope.analysis.oom_advice import UNNAMED, advise
 from memscope.analysis.oom_balance import Balance
 from memscope.analysis.oom_card import card_shares
+from memscope.analysis.oom_host_recorded import within_host_limits
 from memscope.analysis.oom_incident import victims_of
 from memscope.analysis.oom_readings import name_processes
 from memscope.analysis.oom_silent import SILENT_KINDS, read_silent
@@ -65,6 +66,8 @@ def explain_error(oom: OutOfMemory, timeline: Timeline) -> Explanation:
     message = victims_of(reading)[0].found.message if reading.found else None
     if isinstance(message, OomMessage) and message.kind in SILENT_KINDS:
         found = explain_silent(found, read_silent(message, oom, timeline))
+    if message is None or message.kind == "host":
+        found = within_host_limits(found, timeline)
     note = "It is known by its exception alone: torch's observer was not called for it."
     return dataclasses.replace(found, source=SOURCE, notes=(*found.notes, note))
 

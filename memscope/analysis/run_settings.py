@@ -47,6 +47,7 @@ _FIELDS: tuple[tuple[str, str, str | None], ...] = (
     ("product", "product", "name"),
     ("threads", "product", "threads"),
     ("container_limit_bytes", "cgroup", "limit_bytes"),
+    ("address_space_limit_bytes", "host.limits", "address_space_bytes"),
     ("test", "test", "id"),
     ("kind", "run.kind", None),
     ("warmup_steps", "run.warmup_steps", None),
@@ -63,7 +64,8 @@ _CUDA_DEVICE = re.compile(r"cuda\.\d{1,4}")
 _OURS = re.compile(
     r"versions|environment|model|policy|plan|product|host|link|test|kv|exit_code|watch(\.pace)?"
     r"|run\.(kind|warmup_steps|step_source)|torch\.(allocator|map|private_pools|version)"
-    r"|(cuda|device|context)\.\d{1,4}|cgroup(\.events)?|(cupti|nvml)(\..+)?|(probe|recorder)\..+",
+    r"|(cuda|device|context)\.\d{1,4}|cgroup(\.events)?|host\.limits|(cupti|nvml)(\..+)?"
+    r"|(probe|recorder)\..+",
     re.S,
 )
 # Of memscope's own runs: where what they print and record goes.

@@ -8,6 +8,11 @@ import time
 from memscope.probes.kernel_files import read_kernel_file
 from memscope.writer import Recorder
 
+try:
+    import resource
+except ImportError:  # Windows, which has no /proc either
+    resource = None  # type: ignore[assignment]
+
 LEAST_NS = 250_000_000  # between two readings: opening the file costs what all other probes do
 STATUS = "/proc/self/status"
 
@@ -16,8 +21,8 @@ class HostProbe:
     """Samples ``host.rss_bytes`` 4 times a second and at the end.
 
     And ``host.peak_rss_bytes``, which misses nothing between two of them, where it has risen since
-    the first: before that it is of a time before the recording. Raises OSError where there is no
-    /proc, which stops it.
+    the first: before that it is of a time before the recording. What the process may map is a
+    fact, again where it changes. Raises OSError where there is no /proc, which stops it.
     """
 
     name = "host"
@@ -25,6 +30,7 @@ class HostProbe:
     def __init__(self) -> None:
         self._due_ns = 0
         self._peak: int | None = None
+        self._limits: dict[str, int | None] = {}
 
     def __call__(self, recorder: Recorder) -> None:
         now_ns = time.perf_counter_ns()
@@ -35,12 +41,25 @@ class HostProbe:
         resident, peak = _size(b"VmRSS", status), _size(b"VmHWM", status)
         if resident is None:
             raise OSError(f"{STATUS} does not say what is resident")
+        self._note_limits(recorder)
         recorder.sample("host.rss_bytes", bytes=resident)
         if peak is None:
             return
         if self._peak is not None and peak > self._peak:
             recorder.sample("host.peak_rss_bytes", bytes=peak)
         self._peak = peak
+
+    def _note_limits(self, recorder: Recorder) -> None:
+        limits = {"address_space_bytes": address_space_limit()}
+        if limits != self._limits:
+            self._limits = limits
+            recorder.fact("host.limits", limits)
+
+
+def address_space_limit() -> int | None:
+    """RLIMIT_AS (ulimit -v): bytes that the process may map, None where it has no limit."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def _size(name: bytes, status: bytes) -> int | None:

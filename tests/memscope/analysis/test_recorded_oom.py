@@ -235,6 +235,48 @@ def test_exception_is_explained_as_in_a_log(text: str, diagnosis: str) -> None:
     assert "by its exception alone" in explanation.notes[-1]
 
 
+def settings_of(rows: list[Event], text: str = "MemoryError") -> list[str]:
+    return [each.setting for each in explain([*rows, exception_row(text)]).help]
+
+
+NO_GROUP = fact("cgroup", {"version": 2, "limit_bytes": None})
+LIMITED = fact("host.limits", {"address_space_bytes": 6_144_000_000})
+UNLIMITED = fact("host.limits", {"address_space_bytes": None})
+RESIDENT = event(events.SAMPLE, 5, name="host.rss_bytes", bytes=4331 * MIB)
+
+
+@pytest.mark.parametrize(
+    "text", ["MemoryError", "RuntimeError: DefaultCPUAllocator: can't allocate memory"]
+)
+def test_limit_of_the_address_space_is_named_where_it_was_set(text: str) -> None:
+    explanation = explain([LIMITED, NO_GROUP, RESIDENT, exception_row(text)])
+    assert "limited to 5.72 GiB (RLIMIT_AS, ulimit -v)" in explanation.why
+    assert "4.23 GiB of it was resident when last read" in explanation.why
+    assert explanation.figures["limit"] == 6_144_000_000
+    first, *others = explanation.help
+    assert (first.setting, first.reason) == ("ulimit -v unlimited, or higher", "it was 5.72 GiB")
+    assert not [each for each in others if "container" in each.setting or "ulim" in each.setting]
+    assert "how much host memory there was" not in explanation.unknown
+
+
+def test_limits_that_were_not_there_are_not_advised() -> None:
+    for setting in settings_of([UNLIMITED, NO_GROUP]):
+        assert "container" not in setting
+        assert "ulimit" not in setting
+    group = fact("cgroup", {"version": 2, "limit_bytes": 1000 * MIB})
+    explanation = explain([UNLIMITED, group, exception_row("MemoryError")])
+    assert explanation.help[0].reason.startswith("it was 1000.00 MiB")
+    assert "ulimit" not in str(explanation)
+
+
+def test_limits_that_nobody_read_stay_possible() -> None:
+    explanation = explain([exception_row("MemoryError")])
+    shown = [each.setting for each in explanation.help]
+    assert "a higher memory limit of the container" in shown
+    assert "ulimit -v unlimited, where it is not" in shown
+    assert "RLIMIT_AS" in explanation.unknown[-1]
+
+
 def host_rows(used: int, own: int, kills: int = 0) -> list[Event]:
     return [
         fact("cgroup", {"version": 2, "limit_bytes": 1000 * MIB}),

@@ -86,6 +86,23 @@ def test_a_host_peak_between_two_readings_is_told_where_it_is_of_the_recording(s
     assert [size for name, size in found if name == "host.peak_rss_bytes"] == [9]
 
 
+def test_what_the_process_may_map_is_a_fact_that_follows_changes(
+    status: Path, monkeypatch: pytest.MonkeyPatch
+):
+    limits = iter((6 * GIB, 6 * GIB, -1))  # RLIM_INFINITY is -1
+    monkeypatch.setattr(host.resource, "getrlimit", lambda _: (next(limits), -1))
+    status.write_text(STATUS.format(now=3, peak=8))
+    found = [row.data for row in read(HostProbe(), 3).of(events.FACT) if row.name == "host.limits"]
+    assert found == [{"address_space_bytes": 6 * GIB}, {"address_space_bytes": None}]
+
+
+def test_limit_of_a_shell_is_read():
+    code = "from memscope.probes.host import address_space_limit as read; print(read())"
+    command = f"ulimit -v 6000000; exec {sys.executable} -c '{code}'"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == 6_000_000 << 10
+
+
 def test_a_kernel_that_names_no_peak_gives_readings_and_one_without_any_stops_it(status: Path):
     probe, recorder = HostProbe(), ListRecorder()
     status.write_text("Name:\tpython\nVmRSS:\t 5 kB\n")
