@@ -109,6 +109,25 @@ def test_folder_that_cannot_be_written_is_found_before_the_start(tmp_path: Path)
     assert (ended.code, ended.out) == (2, "")
 
 
+def test_kill_of_run_leaves_the_program_and_its_recording(tmp_path: Path) -> None:
+    code = "print('ready', flush=True); print(input())"
+    command = [PYTHON, "-m", "memscope", "run", "-o", "run.mscope", "-c", code]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=clean_environment(),
+    ) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == b"ready\n"
+        run.kill()
+        assert run.communicate(b"went on\n", timeout=60)[0] == b"went on\n"
+    assert run.returncode == -signal.SIGKILL
+    with Recording(tmp_path / "run.mscope") as recording:
+        assert recording.state.name in ("complete", "running")  # it may be closing still
+
+
 def test_signal_to_run_reaches_the_program(tmp_path: Path) -> None:
     code = (
         "import signal, sys, time\n"
