@@ -111,6 +111,17 @@ WORDS = (
 )
 # Source text in a traceback that names the error is none.
 _SOURCE_TEXT = re.compile(r"except(?:torch\.)?(?:cuda\.)?$|[\"']$")
+# A sentence about such errors is none: what it does about them, or that they may come, stands right
+# before their name, or what deals with them right behind it.
+_PROSE_BEFORE = re.compile(
+    r"(?:handl(?:e|es|ed|ing)|avoid(?:s|ing)?|prevent(?:s|ing)?|against|incaseof"
+    r"|ifyou(?:get|see|hit|have|face|encounter|experience|runinto)"
+    r"|(?:may|might|could|can|would)(?:cause|trigger|raise|throw|get|hit|leadto|resultin|runinto))"
+    r"(?:an?|any|the|possible|potential){0,2}$",
+    re.IGNORECASE,
+)
+_PROSE_AFTER = re.compile(r"outofmemory(?:errors?)?(?:handl(?:er|ing)|recovery|protection|guard)")
+_PROSE_CHARACTERS = 48
 # CUDA, HIP and the like before the "o" of "out of memory".
 BACKEND = re.compile(r"(?<![A-Z])([A-Z]{2,8})[Oo]$")
 
@@ -127,4 +138,10 @@ def start_of(kind: str, text: str, place: int) -> int | None:
         return place if "INTERNALASSERTFAILED" in text[place : place + 160] else None
     if kind == "bare" and _SOURCE_TEXT.search(text[max(place - 20, 0) : place]):
         return None
-    return place
+    return None if kind == "bare" and _is_prose(text, place) else place
+
+
+def _is_prose(text: str, place: int) -> bool:
+    before = text[max(place - _PROSE_CHARACTERS, 0) : place]
+    after = text[place : place + _PROSE_CHARACTERS]
+    return bool(_PROSE_BEFORE.search(before) or _PROSE_AFTER.search(after))
