@@ -99,7 +99,7 @@ def _help_ray(message: NodeMessage) -> Iterator[Advice]:
     yield Advice("fewer tasks or actors at once", "num_cpus= or memory= of each higher")
     yield Advice("a node or container with more memory", "the monitor counts all on it")
     was = f"it was {message.share:g}; " if message.share else ""
-    reason = f"{was}set before `ray start`, and the kernel kills at 1"
+    reason = f"{was}set before `ray start`; at 1 the kernel kills instead"
     yield Advice("RAY_memory_usage_threshold higher", reason)
 
 
