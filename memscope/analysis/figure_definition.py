@@ -43,7 +43,8 @@ class FigureDefinition:
     ``moment``: of when the value is; ``is_after_warmup``: whether warm-up is left out. ``applies``:
     to which programs. ``advice``: what to do where a limit is broken. ``direction``: whether
     "lower" or "higher" is better, or neither. ``repeats``: where a baseline of it holds, within
-    ``slack`` (in its unit) at least.
+    ``slack`` (in its unit) at least. ``is_of_process``: whether what ran before in the process
+    counts in it, so that a test's baseline has it where a limit names it alone.
     """
 
     name: str
@@ -58,6 +59,7 @@ class FigureDefinition:
     repeats: str = ON_ANY_MACHINE
     slack: float = 0.0
     is_after_warmup: bool = False
+    is_of_process: bool = False
 
     @property
     def area(self) -> str:

@@ -98,6 +98,7 @@ HOST_FIGURES = (
         direction="lower",
         repeats=ON_ONE_CLASS,
         slack=SLACK_HOST_BYTES,
+        is_of_process=True,
     ),
 )
 

@@ -55,7 +55,8 @@ def _baseline(row: FigureDefinition) -> str:
         return ""
     if row.repeats == IN_NO_OTHER_RUN:
         return "In no baseline: it differs from run to run."
-    return f"A baseline of it holds {row.repeats}."
+    of_tests = "; pytest's has it where a limit names it: all tests share one process"
+    return f"A baseline of it holds {row.repeats}{of_tests if row.is_of_process else ''}."
 
 
 def _metric_line(metric: Metric, width: int) -> str:

@@ -11,11 +11,11 @@ from memscope.errors import MemscopeError
 from memscope.pytest_plugin.table import shared_lines, table_lines
 
 if TYPE_CHECKING:
+    from memscope.analysis.figure import Figure
+    from memscope.analysis.limits import Limit
     from memscope.pytest_plugin.options import Settings
 
 RESULTS = "memscope-results.json"
-# All tests share one process, so that these say more of the tests before than of one.
-OF_THE_SESSION = ("host.peak_bytes",)
 
 
 class SessionResults:
@@ -80,8 +80,6 @@ class SessionResults:
         if path is None:
             return
         from memscope.analysis.baseline import write_baseline
-        from memscope.analysis.figure import Figure
-        from memscope.analysis.limits import parse_limits
         from memscope.analysis.machine_class import MachineClass
 
         passed = [each for each in self._outcomes.values() if _is_example(each)]
@@ -89,16 +87,8 @@ class SessionResults:
             self._problems.append(f"{path} is not written: no marked test has passed.")
             return
         machine = max((each["machine"] for each in passed), key=_weight)
-        sections = {
-            each["test"]: {
-                name: Figure(name, figure["value"], figure["unit"])
-                for name, figure in each["figures"].items()
-                if name not in OF_THE_SESSION
-            }
-            for each in passed
-        }
-        named = {limit["limit"] for each in passed for limit in each["limits"]}
-        limits = parse_limits(sorted(named))
+        sections = {each["test"]: _figures(each) for each in passed}
+        limits = [limit for each in passed for limit in _limits(each)]
         rewrite = write_baseline(path, sections, MachineClass(**machine), limits)
         tests = "1 test" if len(passed) == 1 else f"{len(passed)} tests"
         anew = f", {rewrite.sections} of them anew" if rewrite.sections else ""
@@ -123,6 +113,26 @@ class SessionResults:
 def _is_example(outcome: dict[str, Any]) -> bool:
     is_passed = outcome["outcome"] == "passed" and outcome["machine"] is not None
     return is_passed and outcome["is_marked"]
+
+
+def _limits(outcome: dict[str, Any]) -> tuple[Limit, ...]:
+    from memscope.analysis.limits import parse_limits
+
+    return parse_limits(limit["limit"] for limit in outcome["limits"])
+
+
+def _figures(outcome: dict[str, Any]) -> dict[str, Figure]:
+    """What a test came to. Of what the process did before it, only what a limit of it names."""
+    from memscope.analysis.figure import Figure
+    from memscope.analysis.figures import find_definition
+
+    named = {limit.figure for limit in _limits(outcome)}
+    found = {}
+    for name, figure in outcome["figures"].items():
+        row = find_definition(name)
+        if name in named or row is None or not row.is_of_process:
+            found[name] = Figure(name, figure["value"], figure["unit"])
+    return found
 
 
 def _weight(machine: dict[str, Any]) -> int:

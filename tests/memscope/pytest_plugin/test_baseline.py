@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,25 @@ def test_a_metric_of_the_mark_is_written(run_tests: RunTests, pytester: pytest.P
     text = (pytester.path / "base.toml").read_text()
     assert '"host.rss_bytes.peak" = { value = ' in text
     assert "host.peak_bytes" not in text, "it tells more of the tests before than of this one"
+
+
+def test_a_peak_of_the_whole_process_is_written_where_a_limit_names_it(
+    run_tests: RunTests, pytester: pytest.Pytester
+) -> None:
+    limit = "@pytest.mark.memscope('host.peak_bytes <= 1 TiB')\n"
+    body = f"{limit}def test_it():\n    pass\n\n\n{marked(4, name='test_other')}"
+    run_tests(body, *WRITE).assert_outcomes(passed=2)
+    sections = tomllib.loads((pytester.path / "base.toml").read_text())
+    assert "host.peak_bytes" in sections["test_it.py::test_it"]
+    assert "host.peak_bytes" not in sections["test_it.py::test_other"]
+    run_tests(body, *COMPARE).assert_outcomes(passed=2)
+    low = (
+        (pytester.path / "base.toml")
+        .read_text()
+        .replace(str(sections["test_it.py::test_it"]["host.peak_bytes"]), "4096 bytes")
+    )
+    (pytester.path / "base.toml").write_text(low)
+    run_tests(body, *COMPARE).assert_outcomes(passed=1, failed=1)
 
 
 @pytest.mark.usefixtures("baseline")
