@@ -12,6 +12,7 @@ from memscope.analysis.memory import find_device, find_devices
 from memscope.analysis.series import Series
 from memscope.analysis.timeline import Timeline
 from memscope.analysis.written_value import per_second
+from memscope.units import format_seconds
 
 MAX_FLOORS = 300
 LEAST_FLOORS = 8
@@ -103,10 +104,26 @@ def measure_growth(timeline: Timeline, series: Series) -> Growth | Missing:
     x, y = _after_warmup(timeline, series)
     at, floor = take_floors(x, y)
     if len(floor) < LEAST_FLOORS:
-        return Missing(f"{len(floor)} floors after warm-up are too few: {LEAST_FLOORS} are needed")
+        return _too_few(timeline, series, len(x), len(floor))
     slope, rising = theil_sen(at, floor)
     level = float(np.median(floor))
     return Growth(slope, float(at[-1] - at[0]), len(floor), rising, level)
+
+
+def _too_few(timeline: Timeline, series: Series, readings: int, floors: int) -> Missing:
+    if readings >= LEAST_FLOORS:
+        return Missing(
+            f"growth takes readings from {LEAST_FLOORS} stretches of the run after warm-up, and "
+            f"these are from {max(floors, 1)}: run longer, or more steps"
+        )
+    gaps_ns = np.diff(series.t_ns)
+    taking_s = LEAST_FLOORS * float(np.median(gaps_ns)) / 1e9 if len(gaps_ns) else 0.0
+    pace = f", some {format_seconds(taking_s)} at their pace" if taking_s >= 0.1 else ""
+    return Missing(
+        f"growth takes {LEAST_FLOORS} readings after warm-up{pace}, and there are {readings}: run "
+        f"longer, or record a sample of your own in each of {LEAST_FLOORS + timeline.warmup_steps} "
+        "steps"
+    )
 
 
 def take_floors(x: Floats, y: Floats) -> tuple[Floats, Floats]:

@@ -316,10 +316,20 @@ def test_what_a_driver_call_took_is_not_outside():
     assert outside.latest == 2 * GIB - (GIB + 100 * MIB) - 512 * MIB
 
 
-def test_growth_needs_some_floors():
+def test_too_short_a_run_says_how_long_it_takes():
     found = figures(fold(LEAK[:40]))["growth.allocated"]
     assert found.value is None
-    assert "too few" in (found.reason or "")
+    assert (found.reason or "").startswith("growth takes 8 readings after warm-up, some ")
+    assert " at their pace, and there are " in (found.reason or "")
+    step = [row for row in LEAK if row["kind"] == events.STEP][1]
+    names = ("torch.allocated_bytes", "torch.reserved_bytes")
+    often = [sample(name, step["t_ns"] - 20 + at, GIB) for at in range(20) for name in names]
+    rows = [row for row in LEAK if row["t_ns"] <= step["t_ns"] and row["kind"] != events.SAMPLE]
+    found = figures(fold(in_order(rows, often)))["growth.allocated"]
+    assert found.reason == (
+        "growth takes readings from 8 stretches of the run after warm-up, and these are from 1: "
+        "run longer, or more steps"
+    )
 
 
 def test_a_program_without_steps_grows_by_the_second():
