@@ -20,16 +20,17 @@ STATUS = "/proc/self/status"
 class HostProbe:
     """Samples ``host.rss_bytes`` 4 times a second and at the end.
 
-    And ``host.peak_rss_bytes``, which misses nothing between two of them, where it has risen since
-    the first: before that it is of a time before the recording. What the process may map is a
-    fact, again where it changes. Raises OSError where there is no /proc, which stops it.
+    And with each of them ``host.peak_rss_bytes``, which misses nothing between two, once it has
+    risen since the first: before that it is of a time before the recording. Later segments of a
+    recording have it, too, where older ones are removed. What the process may map is a fact, again
+    where it changes. Raises OSError where there is no /proc, which stops it.
     """
 
     name = "host"
 
     def __init__(self) -> None:
         self._due_ns = 0
-        self._peak: int | None = None
+        self._peak_before: int | None = None
         self._limits: dict[str, int | None] = {}
 
     def __call__(self, recorder: Recorder) -> None:
@@ -45,9 +46,10 @@ class HostProbe:
         recorder.sample("host.rss_bytes", bytes=resident)
         if peak is None:
             return
-        if self._peak is not None and peak > self._peak:
+        before = peak if self._peak_before is None else self._peak_before
+        if peak > before:
             recorder.sample("host.peak_rss_bytes", bytes=peak)
-        self._peak = peak
+        self._peak_before = min(before, peak)  # /proc/self/clear_refs lowers it
 
     def _note_limits(self, recorder: Recorder) -> None:
         limits = {"address_space_bytes": address_space_limit()}

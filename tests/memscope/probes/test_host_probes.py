@@ -77,13 +77,23 @@ def status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_host_peak_between_two_readings_is_told_where_it_is_of_the_recording(status: Path):
+    """Again with each later reading: segments that hold the first of them may be removed."""
     probe, recorder = HostProbe(), ListRecorder()
     for now, peak in ((3, 8), (3, 8), (4, 9), (4, 9), (9, 9)):
         status.write_text(STATUS.format(now=now, peak=peak))
         probe(recorder)
     found = [(row.name, row.bytes >> 10) for row in recorder.of(events.SAMPLE)]
     assert [size for name, size in found if name == "host.rss_bytes"] == [3, 3, 4, 4, 9]
-    assert [size for name, size in found if name == "host.peak_rss_bytes"] == [9]
+    assert [size for name, size in found if name == "host.peak_rss_bytes"] == [9, 9, 9]
+
+
+def test_a_host_peak_that_the_program_has_set_back_counts_from_there(status: Path):
+    probe, recorder = HostProbe(), ListRecorder()
+    for now, peak in ((3, 8), (3, 3), (3, 3), (3, 5)):
+        status.write_text(STATUS.format(now=now, peak=peak))
+        probe(recorder)
+    found = [row.bytes >> 10 for row in recorder.of(events.SAMPLE) if "peak" in row.name]
+    assert found == [5]
 
 
 def test_what_the_process_may_map_is_a_fact_that_follows_changes(
