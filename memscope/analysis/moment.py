@@ -71,10 +71,13 @@ def batches_until(batches: Iterable[Batch], moment: Moment) -> Iterator[Batch]:
         last = f"step {last_step} is the last that ended" if last_step >= 0 else "no step has ended"
         raise PastEnd(f"There is no step {moment.value}: {last}.", last_step)
     if moment.value > last_ns:
-        end = last_ns // 10**6 / 1e3
-        raise PastEnd(
-            f"There is no moment {moment.value / 1e9:g} s: {end:g} s is the end.", last_ns
-        )
+        asked, end = (_seconds(ns) for ns in (moment.value, last_ns // 10**6 * 10**6))
+        raise PastEnd(f"There is no moment {asked} s: {end} s is the end.", last_ns)
+
+
+def _seconds(ns: int) -> str:
+    """All digits: a rounded end would lie past the end."""
+    return f"{ns / 1e9:.9f}".rstrip("0").rstrip(".")
 
 
 def check_batch(moment: Moment, batches: int) -> None:

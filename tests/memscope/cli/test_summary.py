@@ -133,6 +133,16 @@ def test_past_the_end_is_no_moment(
     assert found.err == f"memscope: {words} Name an earlier moment, or --at end.\n"
 
 
+def test_the_end_that_is_named_is_a_moment_of_a_long_recording(
+    memscope: Run, tmp_path: Path
+) -> None:
+    late = event(events.MARK, 123_456_789_987_654, name="late")
+    path = write_recording(tmp_path / "run.mscope", [late])
+    found = memscope("summary", path, "--at", "123457.5s")
+    assert "There is no moment 123457.5 s: 123456.789 s is the end." in found.err
+    assert memscope("summary", path, "--at", "123456.789s").code == 0
+
+
 def test_the_end_itself_is_a_moment(memscope: Run, whole: Path) -> None:
     with open_recording(whole) as recording:
         batches, last_ns = recording.state.batches, read_timeline(recording).last_ns
