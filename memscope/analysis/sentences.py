@@ -78,7 +78,8 @@ def _given_back(timeline: Timeline) -> str | None:
     """The ledger is of the end, where a program that closes in order holds nothing."""
     driver, device = timeline.driver, find_device(timeline)
     is_gpu = device is not None and not device.is_host
-    if not is_gpu or 2 * driver.bytes >= driver.peak_bytes:
+    is_known = driver.is_peak_known and driver.peak_bytes > 0
+    if not (is_gpu and is_known) or 2 * driver.bytes >= driver.peak_bytes:
         return None
     return (
         f"Driver calls of this program held {format_bytes(driver.peak_bytes)} at the most, "

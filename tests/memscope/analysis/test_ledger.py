@@ -15,6 +15,7 @@ from memscope.analysis.ledger_lines import ABSENT, PARTIAL, Line
 from memscope.analysis.sentences import write_sentences
 from memscope.analysis.summary import summarize
 from memscope.cli.summary import summary_lines
+from memscope.header import SEGMENT_FACT
 from tests.memscope.analysis.build import Event, event, fact, fold, state
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.analysis.torch_runs import GIB, GPU, MIB, TOTAL, sample
@@ -311,6 +312,15 @@ def test_what_was_given_back_before_the_end_is_shown_at_the_peak():
         "Driver calls of this program held 2.00 GiB at the most, 0 B at the end: --at peak shows "
         "where memory was."
     ) in write_sentences(fold([*program(), *calls, free, free]), state())
+
+
+def test_a_peak_that_driver_calls_do_not_tell_is_no_sentence():
+    """They were made before the recording, or are older than is kept: --at peak knows no more."""
+    free = event(events.DEVICE_FREE, 7, bytes=GIB)
+    older = fact(SEGMENT_FACT, {"driver": {"pool": [9 * GIB, 9]}})
+    for rows in ([free], [older, *[free] * 8]):
+        found = write_sentences(fold([*program(), *rows]), state())
+        assert not any("--at peak" in each for each in found)
 
 
 def test_driver_calls_of_the_runner_have_lines_and_their_granules():
