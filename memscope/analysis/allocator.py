@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -47,10 +47,21 @@ def cache_ratio(timeline: Timeline) -> Highest | Missing | Negligible:
     return Negligible(highest, f"too small to matter: {format_bytes(gap)}")
 
 
-def gap_bytes(timeline: Timeline, device: int) -> Measured:
-    """reserved − allocated there, median of the readings within steps after warm-up."""
-    gaps = _within_steps(timeline, "unused")
-    return gaps if isinstance(gaps, Missing) else gaps.get(device, NOT_SAMPLED)
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """What torch reserves and does not use, as share and size."""
+
+    ratio: float
+    bytes: float
+
+
+def unused_on(timeline: Timeline, device: int) -> Unused | None:
+    """Medians of the readings there within steps after warm-up; None where there is none."""
+    ratios, gaps = _within_steps(timeline, "cache_ratio"), _within_steps(timeline, "unused")
+    if isinstance(ratios, Missing) or isinstance(gaps, Missing):
+        return None
+    is_read = device in ratios and device in gaps
+    return Unused(ratios[device], gaps[device]) if is_read else None
 
 
 def _least_gap(timeline: Timeline, index: int) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from memscope.analysis.allocator import cache_ratio, find_flushes, flushes_in_steps, gap_bytes
+from memscope.analysis.allocator import cache_ratio, find_flushes, flushes_in_steps, unused_on
 from memscope.analysis.figure import Highest, Missing, Negligible
 from memscope.analysis.growth import (
     Growth,
-    fastest_growth,
+    analyse_growth,
     measure_growth,
     time_until_full,
     unit_measured,
@@ -36,16 +36,18 @@ def _leaks(timeline: Timeline) -> Iterator[str]:
     until = ""
     if isinstance(full, Highest):
         until = f"; {full.place or 'the device'} is full in {format_seconds(full.value)}"
-    if growth := _plain_growth(timeline, "allocated"):
+    for device, growth in _plain_growth(timeline, "allocated"):
         less_kv = ", known KV left out" if "model.kv_bytes" in timeline.series else ""
         yield (
-            f"Leak: allocated memory grows by {_a_step(timeline, growth)} "
-            f"(growth.allocated{less_kv}): something is kept from each step to the next{until}."
+            f"Leak: allocated memory{_place(timeline, device)} grows by "
+            f"{_a_step(timeline, growth)} (growth.allocated{less_kv}): something is kept from each "
+            f"step to the next{until}."
         )
-    if growth := _plain_growth(timeline, "outside"):
+    for device, growth in _plain_growth(timeline, "outside"):
         yield (
-            f"Leak outside torch: the process grows by {_a_step(timeline, growth)} beyond what "
-            f"torch reserves (growth.outside): a library allocates by itself{until}."
+            f"Leak outside torch: the process grows{_place(timeline, device)} by "
+            f"{_a_step(timeline, growth)} beyond what torch reserves (growth.outside): a library "
+            f"allocates by itself{until}."
         )
 
 
@@ -59,30 +61,40 @@ def _host_growth(timeline: Timeline) -> Iterator[str]:
             )
 
 
-def _plain_growth(timeline: Timeline, kind: str) -> Growth | None:
-    found = fastest_growth(timeline, kind)
-    return found[1] if found and found[1].is_plain else None
+def _plain_growth(timeline: Timeline, kind: str) -> list[tuple[int, Growth]]:
+    """The device on which it grows fastest, of those where that is plain, however others swing."""
+    found = analyse_growth(timeline, kind).items()
+    plain = [(device, growth) for device, growth in found if growth.is_plain]
+    return sorted(plain, key=lambda each: -each[1].slope)[:1]
+
+
+def _place(timeline: Timeline, device: int) -> str:
+    return f" on cuda:{device}" if len(timeline.counters) > 1 else ""
 
 
 def _fragmentation(timeline: Timeline) -> Iterator[str]:
-    growth = _plain_growth(timeline, "reserved_gap")
     ratio = cache_ratio(timeline)
-    grows = growth is not None and growth.rise_bytes >= SMALL_RISE
+    if isinstance(ratio, Missing):
+        return
+    more = {
+        device: f", {_a_step(timeline, growth)} more"
+        for device, growth in _plain_growth(timeline, "reserved_gap")
+        if growth.rise_bytes >= SMALL_RISE
+    }
     is_high = (
-        not isinstance(ratio, Missing | Negligible)
+        not isinstance(ratio, Negligible)
         and ratio.value > HIGH_CACHE_RATIO
         and not _is_used_at_peak(timeline)
     )
-    if not (grows or is_high) or isinstance(ratio, Missing):
-        return
     highest = ratio.value if isinstance(ratio, Negligible) else ratio
-    gap = gap_bytes(timeline, highest.device)
-    if isinstance(gap, Missing):
+    device = highest.device if is_high else next(iter(more), None)
+    unused = None if device is None else unused_on(timeline, device)
+    if device is None or unused is None:
         return
-    more = f", {_a_step(timeline, growth)} more" if growth and grows else ""
     yield (
-        f"Fragmentation: {highest.value:.0%} of what torch reserves ({format_bytes(gap)}{more}) is "
-        "free within steps but does not fit what is asked for (allocator.cache_ratio): sizes vary. "
+        f"Fragmentation: {unused.ratio:.0%} of what torch reserves{_place(timeline, device)} "
+        f"({format_bytes(unused.bytes)}{more.get(device, '')}) is free within steps but does not "
+        "fit what is asked for (allocator.cache_ratio): sizes vary. "
         f"{_fragmentation_advice(timeline)}"
     )
 

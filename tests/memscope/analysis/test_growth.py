@@ -181,7 +181,8 @@ def test_a_small_cache_on_one_device_hides_none_on_another() -> None:
     )
     found = figures(fold(rows))["allocator.cache_ratio"]
     assert (found.value, found.device, found.is_negligible) == (0.75, "cuda:1", False)
-    assert "Fragmentation: 75% of what torch reserves (3.00 GiB)" in sentences(rows)
+    text = "Fragmentation: 75% of what torch reserves on cuda:1 (3.00 GiB)"
+    assert text in sentences(rows)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,24 @@ def test_small_growth_on_one_device_hides_no_leak_on_another():
     found = figures(fold(rows))["growth.allocated"]
     assert found.value == pytest.approx(20 * 1024)
     assert (found.device, found.is_negligible) == ("cuda:1", False)
-    assert "Leak: allocated memory grows by 20.0 KiB a step" in sentences(rows)
+    assert "Leak: allocated memory on cuda:1 grows by 20.0 KiB a step" in sentences(rows)
+
+
+def test_noise_on_one_device_hides_no_leak_on_another():
+    """Floors that rise in 75 of 100 pairs are no leak, however steep."""
+    levels = np.random.default_rng(1).integers(0, 60 * GIB, 600).tolist()
+    noise = run_program(600, lambda s: 40 * MIB * s + levels[s], flat(90 * GIB))
+    rows = in_order(LEAK, on_device(1, noise))
+    assert figures(fold(rows))["growth.allocated"].device == "cuda:1"
+    assert "Leak" not in sentences(noise)
+    assert "Leak: allocated memory on cuda:0 grows by 4.00 MiB a step" in sentences(rows)
+
+
+def test_fragmentation_adds_no_growth_of_another_device():
+    growing = run_program(600, flat(GIB), lambda s: GIB + 2 * MIB * s, peak=GIB)
+    text = sentences(in_order(FRAGMENTED, on_device(1, growing)))
+    assert "Fragmentation: 75% of what torch reserves on cuda:0 (3.00 GiB) is free" in text
+    assert "2.00 MiB a step, 1.11 GiB over 570 steps more) is free" in sentences(growing)
 
 
 def test_fragmentation_is_named_with_its_figure():
