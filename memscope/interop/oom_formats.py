@@ -143,5 +143,7 @@ def start_of(kind: str, text: str, place: int) -> int | None:
 
 def _is_prose(text: str, place: int) -> bool:
     before = text[max(place - _PROSE_CHARACTERS, 0) : place]
+    if before.endswith("Error:"):  # what follows an exception's name is its message
+        return False
     after = text[place : place + _PROSE_CHARACTERS]
     return bool(_PROSE_BEFORE.search(before) or _PROSE_AFTER.search(after))

@@ -207,6 +207,7 @@ def test_retries_are_counted_not_taken_for_failures() -> None:
         ("ERROR training failed with CUDA out of memory", "bare"),
         ("Capture cuda graph failed: CUDA out of memory. Possible solutions:", "bare"),
         ("raise: we could not handle it: CUDA out of memory", "bare"),
+        ("torch.OutOfMemoryError: CUDA out of memory recovery failed", "bare"),
         ("cublasCreate(handle): CUBLAS_STATUS_ALLOC_FAILED", "bare"),
         ("DefaultCPUAllocator: not enough memory: you tried to allocate 64 bytes.", "host"),
         ("cuda runtime error (2) : out of memory at /pytorch/aten/THCStorage.cu:58", "bare"),
