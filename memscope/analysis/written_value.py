@@ -15,9 +15,8 @@ _EXAMPLES = {"ratio": "0.95", "ms": "40 ms", "s": "60 s"}
 def parse_value(text: str, name: str, unit: str | None) -> tuple[float, str]:
     """``text`` in ``unit``, that of ``name``; where None, in the unit that is written.
 
-    Growth is a step, whether or not that is written.
-    What is measured a step may be written a second. A size needs its unit, unless it is 0.
-    Raises MemscopeError.
+    A bare number is in the unit of ``name``. Growth is a step, whether or not that is written; what
+    is measured a step may be written a second. Raises MemscopeError.
     """
     if unit is None and name.endswith(".growth"):
         unit = _growth_unit(text)
@@ -30,11 +29,9 @@ def parse_value(text: str, name: str, unit: str | None) -> tuple[float, str]:
     number, written = _split(text)
     unit = _written_unit(written) if unit is None else unit
     factors = _factors(unit if plain is None else plain)
-    is_bare = number != 0 and not written and is_size(unit)
-    if math.isnan(number) or is_bare or written.upper() not in factors:
-        what = f"and {text!r} has no unit" if is_bare else f"not in {written!r}"
+    if math.isnan(number) or written.upper() not in factors:
         raise MemscopeError(
-            f"{name} is measured in {unit or 'plain numbers'}, {what}.",
+            f"{name} is measured in {unit or 'plain numbers'}, not in {written!r}.",
             f"Write it like '{name} <= {example_value(unit)}'.",
         )
     value = number * factors[written.upper()]

@@ -55,6 +55,7 @@ def test_each_operator_at_just_under_and_just_over(
     [
         ("memory.peak_bytes <= 2 GiB", 2 * 2**30),
         ("memory.peak_bytes<=2GB", 2e9),
+        ("memory.peak_bytes <= 1024", 1024),
         ("memory.peak_bytes <= 1024 B", 1024),
         ("memory.peak_bytes > 0", 0),
         ("memory.peak_bytes <= 2 GIB", 2 * 2**30),
@@ -135,8 +136,6 @@ def test_growth_of_ones_own_metric_is_a_step(value: str, unit: str) -> None:
         ("growth.allocated <= 1 ms", "<= 1 KiB"),
         ("memory.peak_bytes <= 2 Gb", "'2 Gb' is in bits. Write GB or GiB"),
         ("my.own_bytes.peak <= 2 Kib", "Write KB or KiB"),
-        ("memory.peak_bytes <= 400", "measured in bytes, and '400' has no unit. Write it like"),
-        ("growth.allocated <= 400/step", "measured in bytes/step, and '400' has no unit"),
         ("memory.peak_bytes > -2 GiB", "is a size, which is never negative. Write it like"),
     ],
 )
