@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memscope.analysis.figure import Highest, Measured, Missing, highest_of
+from memscope.analysis.readings import MAX_BYTES
+from memscope.analysis.series import Series
 from memscope.analysis.timeline import Timeline
 
 NO_DEVICE = Missing("no device is recorded")
@@ -106,7 +108,7 @@ def held_by_device(timeline: Timeline) -> dict[int, int]:
     for index, series in timeline.device_series("nvml.process_bytes").items():
         place = index if index >= 0 else min(devices)
         if series.peak:
-            held[place] = max(held.get(place, 0), int(series.peak))
+            held[place] = max(held.get(place, 0), _peak(series))
     some = {index: size for index, size in held.items() if size}
     return dict(sorted((some or held).items()))
 
@@ -120,7 +122,7 @@ def _own_peaks(timeline: Timeline) -> dict[int, int] | Missing:
     first, series = min(devices), timeline.series
     raw = [timeline.driver.peak_bytes] if timeline.driver.calls else []
     raw += [
-        int(series[name].peak)
+        _peak(series[name])
         for name in ("device.peak_bytes", "device.allocated_bytes")
         if name in series
     ]
@@ -141,15 +143,19 @@ def _torch_peaks(timeline: Timeline, first: int) -> dict[int, int]:
     for metric in ("torch.reserved_bytes", "torch.peak_reserved_bytes"):
         for index, readings in timeline.metric(metric).items():
             place = index if index >= 0 else first
-            peaks[place] = max(peaks.get(place, 0), int(readings.series.peak))
+            peaks[place] = max(peaks.get(place, 0), _peak(readings.series))
     return peaks
+
+
+def _peak(series: Series) -> int:
+    return int(min(series.peak, MAX_BYTES))
 
 
 def host_bytes(timeline: Timeline) -> int | None:
     """The most that the process had resident on the host."""
     names = ("host.rss_bytes", "host.peak_rss_bytes")
-    peaks = [timeline.series[name].peak for name in names if name in timeline.series]
-    return int(max(peaks)) if peaks else None
+    peaks = [_peak(timeline.series[name]) for name in names if name in timeline.series]
+    return max(peaks, default=None)
 
 
 def host_peak_bytes(timeline: Timeline) -> Measured:

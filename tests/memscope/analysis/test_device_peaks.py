@@ -110,6 +110,14 @@ def test_growth_says_of_which_device_it_is() -> None:
     assert (found.verdict, found.of) == ("fail", "cuda:1, the highest of 2 GPUs")
 
 
+def test_sizes_that_none_can_be_are_not_added_up_beyond_all_numbers() -> None:
+    metrics = ("torch.reserved_bytes", "device.peak_bytes", "host.rss_bytes")
+    rows = [event(events.SAMPLE, 1, name=name, value=1e308, device=0) for name in metrics]
+    found = summary_of(card(0), *rows)
+    assert found.figures["memory.peak_bytes"].value == 2 << 50
+    assert (found.device_bytes, found.host_bytes) == (2 << 50, 1 << 50)
+
+
 def test_a_reading_without_a_device_is_of_the_first() -> None:
     rows = [card(0), sample("torch.reserved_bytes", 1, GIB), held(0, 2 * GIB)]
     limit = "torch.reserved_bytes.peak <= 8 GiB"
