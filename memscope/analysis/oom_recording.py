@@ -65,11 +65,16 @@ def _explain_nothing(timeline: Timeline, state: State) -> Explanation:
             help=(Advice("a higher memory limit of the container", "its limit is what ran out"),),
         )
     killed = f" {host.sentence}" if host else ""
-    ended = f"{len(timeline.own_steps):,} steps ended"
-    if timeline.are_steps_seconds:
-        ended = f"{len(timeline.steps):,} seconds"
-    why = f"No out-of-memory error is recorded ({ended}; {state}).{killed}"
+    why = f"No out-of-memory error is recorded ({_length(timeline)}; {state}).{killed}"
     return Explanation(None, why, SOURCE)
+
+
+def _length(timeline: Timeline) -> str:
+    if timeline.are_steps_seconds:
+        count = len(timeline.steps)
+        return f"{count:,} second{'s' * (count != 1)}"
+    count = len(timeline.own_steps)
+    return f"{count:,} step{'s' * (count != 1)} ended"
 
 
 def read_plan(timeline: Timeline) -> Plan | None:

@@ -62,6 +62,10 @@ def test_steps_of_other_signs_are_left_out_and_the_others_keep_their_numbers(
     assert "(5 steps ended; " in memscope("explain", path).out
     seconds = write_recording(tmp_path / "seconds.mscope", rows[:4])
     assert "(3 seconds; " in memscope("explain", seconds).out
+    second = write_recording(tmp_path / "second.mscope", rows[:2])
+    assert "(1 second; " in memscope("explain", second).out
+    one = write_recording(tmp_path / "one.mscope", rows[4:6])
+    assert "(1 step ended; " in memscope("explain", one).out
 
 
 def test_json_says_the_same(memscope: Run, whole: Path) -> None:
