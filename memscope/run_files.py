@@ -16,6 +16,7 @@ from memscope.storage import Scanner, is_locked_by_writer
 
 PATTERN = "*.mscope"
 HEADER_BYTES = 1 << 20  # at most
+SKEW_NS = 10_000_000_000  # of clocks: a file system's and that of the machine that records
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def _with_children(path: Path) -> RunFiles:
         child: other for child, other in _newest_segments(found).items() if _is_child(other, header)
     }
     paths = (path, *sorted(same, key=lambda child: same[child].started_at_ns))
-    return RunFiles(paths, unreadable, left_out=_left_out(unreadable, paths, header.run_id))
+    return RunFiles(paths, unreadable, left_out=_left_out(unreadable, paths, header))
 
 
 def _is_child(header: Header, first: Header) -> bool:
@@ -89,7 +90,7 @@ def _newest_run(paths: Iterable[Path], argument: str) -> RunFiles:
     for path in sorted(found, key=lambda path: (found[path].started_at_ns, str(path))):
         runs.setdefault(found[path].run_id, []).append(path)
     newest = max(runs.values(), key=lambda run: found[run[0]].started_at_ns)
-    left_out = _left_out(unreadable, newest, found[newest[0]].run_id)
+    left_out = _left_out(unreadable, newest, found[newest[0]])
     return RunFiles(tuple(newest), unreadable, len(runs) - 1, left_out)
 
 
@@ -109,15 +110,26 @@ def _read_headers(paths: Iterable[Path]) -> tuple[dict[Path, Header], tuple[Path
     return found, tuple(path for path in headers if path not in found)
 
 
-def _left_out(unreadable: Iterable[Path], run: Iterable[Path], run_id: str) -> tuple[Path, ...]:
-    """Those of ``unreadable`` that are of the run: by the run id in them, else by their names."""
+def _left_out(unreadable: Iterable[Path], run: Iterable[Path], first: Header) -> tuple[Path, ...]:
+    """Those of ``unreadable`` that are of the run whose first process has the header ``first``.
+
+    By the run id in them, else by their names, where they were written since it began.
+    """
     names = {_family(path) for path in run}
     return tuple(
         path
         for path in unreadable
         if (found := _read_damaged(path)) is not None
-        and (found == run_id if found else _family(path) in names)
+        and (found == first.run_id if found else _family(path) in names and _is_since(path, first))
     )
+
+
+def _is_since(path: Path, first: Header) -> bool:
+    """Whether it was written since the run began, as far as anyone can tell."""
+    try:
+        return path.stat().st_mtime_ns >= first.started_at_ns - SKEW_NS
+    except OSError:
+        return True
 
 
 def _family(path: Path) -> tuple[Path, str]:

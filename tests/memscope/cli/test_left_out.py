@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from memscope.recording import Recording
 from memscope.run_files import find_run
 from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.test_run_summary import GIB, record
@@ -96,6 +98,19 @@ def test_the_run_id_that_is_left_in_a_header_says_whose_it_is(
     shown = memscope("summary", run_file.parent)
     assert shown.code == code
     assert name in shown.err
+
+
+def test_what_an_older_run_of_the_same_name_left_is_not_of_this_one(
+    memscope: Run, run_file: Path
+) -> None:
+    child = run_file.with_name("run.200.mscope")
+    child.write_bytes(b"")
+    with Recording(run_file) as recording:
+        begun = recording.header.started_at_ns
+    for before_s, code in ((60, 0), (0, 3)):
+        os.utime(child, ns=(begun - before_s * 10**9,) * 2)
+        for argument in (run_file, run_file.parent):
+            assert memscope("summary", argument).code == code
 
 
 def test_files_of_no_run_leave_it_whole(memscope: Run, run_file: Path) -> None:
