@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from typing import TYPE_CHECKING, Any
 
 from memscope.analysis import snapshot_advice, snapshot_words
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from memscope.analysis.timeline import Timeline
 
 SOURCE = "recording"
+_HOST_ERROR = re.compile(r"\w{0,80}(?<!OutOf)MemoryError(?!\w)")
 
 
 def explain_oom(recorded: RecordedOom, *, no_owners: str = "", no_map: str = "") -> Explanation:
@@ -61,12 +63,14 @@ def explain_oom(recorded: RecordedOom, *, no_owners: str = "", no_map: str = "")
 def explain_error(oom: OutOfMemory, timeline: Timeline) -> Explanation:
     """The explanation of an error that is known by its exception alone."""
     reading = read_log(io.BytesIO(oom.error.encode(errors="replace")))
-    # Python's own MemoryError says nothing of itself.
-    found = explain_reading(reading) if reading.found else explain_message(OomMessage("host"))
-    message = victims_of(reading)[0].found.message if reading.found else None
+    if reading.found:
+        found, message = explain_reading(reading), victims_of(reading)[0].found.message
+    else:  # Python's own MemoryError says nothing of itself; another was read by other rules
+        message = OomMessage("host" if _HOST_ERROR.match(oom.error) else "bare")
+        found = explain_message(message)
     if isinstance(message, OomMessage) and message.kind in SILENT_KINDS:
         found = explain_silent(found, read_silent(message, oom, timeline))
-    if message is None or message.kind == "host":
+    if message.kind == "host":
         found = within_host_limits(found, timeline)
     note = "It is known by its exception alone: torch's observer was not called for it."
     return dataclasses.replace(found, source=SOURCE, notes=(*found.notes, note))

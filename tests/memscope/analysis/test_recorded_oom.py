@@ -293,6 +293,21 @@ def test_cut_recording_at_the_limit_of_its_group_says_killed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "diagnosis"),
+    [
+        ("RuntimeError: could not avoid CUDA out of memory", "unknown"),
+        ("OutOfMemoryError", "unknown"),
+        ("_ArrayMemoryError", "not_device_memory"),
+        ("MemoryError: ", "not_device_memory"),
+    ],
+)
+def test_an_exception_that_no_rule_reads_is_of_the_host_by_its_class_alone(
+    text: str, diagnosis: str
+) -> None:
+    assert explain([exception_row(text)]).diagnosis == diagnosis
+
+
+@pytest.mark.parametrize(
     ("rows", "state"),
     [(host_rows(990, 100), CUT), (host_rows(500, 450), CUT), (host_rows(990, 900), COMPLETE)],
     ids=["cached files", "room left", "not cut"],
