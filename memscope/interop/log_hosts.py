@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
+from memscope.interop.log_columns import rewrite_line, sample_lines
 from memscope.interop.log_lines import without_escapes
 from memscope.interop.log_search import Block, Line
-
-SAMPLE_LINES = 64
-SAMPLE_CHARACTERS = 1 << 15
 
 _POD = r"(\[pod/[\w./-]{1,400}\] )?"  # of the launcher, as kubectl writes it
 _NO_HOST = (
@@ -39,20 +36,14 @@ class PdshHosts:
         """Learn from the first lines of ``block`` whether hosts stand before them."""
         if self._is_column:
             return
-        text = block.text[block.start : block.start + SAMPLE_CHARACTERS]
-        lines = [line for line in text.split("\n", SAMPLE_LINES)[:SAMPLE_LINES] if line.strip()]
-        hosts = [match[2] for line in lines if (match := _PLAIN.match(without_escapes(line)))]
+        lines = sample_lines(block)
+        hosts = [match[2] for line in lines if (match := _PLAIN.match(line))]
         is_repeated = len(set(hosts)) < len(hosts) and 2 * len(hosts) > len(lines)
         self._is_column = is_repeated or 1 < len(hosts) == len(lines)
 
     def name_writer(self, line: Line) -> Line:
         """``line`` with its host in brackets, where it begins with one."""
-        text = self._rewrite(line.text)
-        if text is line.text:
-            return line
-        begin = line.before.rstrip("\n").rfind("\n") + 1
-        last = self._rewrite(line.before[begin:])
-        return replace(line, text=text, before=line.before[:begin] + last)
+        return rewrite_line(line, self._rewrite)
 
     def _rewrite(self, line: str) -> str:
         text = without_escapes(line)

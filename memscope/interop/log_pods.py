@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
+from memscope.interop.log_columns import rewrite_line, sample_lines
 from memscope.interop.log_lines import without_escapes
 from memscope.interop.log_search import Block, Line
-
-SAMPLE_LINES = 64
-SAMPLE_CHARACTERS = 1 << 15
 
 # A pod's name ends with an ordinal, or with what its controller draws; a counted word is none.
 _POD = (
@@ -46,8 +43,7 @@ class SternPods:
         """Learn from the first lines of ``block`` whether pods stand before them."""
         if self._columns is not None:
             return
-        text = block.text[block.start : block.start + SAMPLE_CHARACTERS]
-        lines = [line for line in text.split("\n", SAMPLE_LINES)[:SAMPLE_LINES] if line.strip()]
+        lines = sample_lines(block)
         # Namespaces may look like pods, and pods like containers: real containers differ least.
         containers = [(_containers(pattern, lines), pattern) for pattern in (_NAMESPACED, _PLAIN)]
         found = [(len(names), pattern) for names, pattern in containers if names]
@@ -55,12 +51,7 @@ class SternPods:
 
     def name_writer(self, line: Line) -> Line:
         """``line`` with its pod, where it begins with one, as `kubectl logs --prefix` writes it."""
-        text = self._rewrite(line.text)
-        if text is line.text:
-            return line
-        begin = line.before.rstrip("\n").rfind("\n") + 1
-        last = self._rewrite(line.before[begin:])
-        return replace(line, text=text, before=line.before[:begin] + last)
+        return rewrite_line(line, self._rewrite)
 
     def _rewrite(self, line: str) -> str:
         text = without_escapes(line)
@@ -76,6 +67,6 @@ class SternPods:
 
 def _containers(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
     """Those that ``lines`` name by ``pattern``; none where it is not the form of most lines."""
-    found = [match[3] for line in lines if (match := pattern.match(without_escapes(line)))]
+    found = [match[3] for line in lines if (match := pattern.match(line))]
     names = set(found)
     return names if 2 * len(found) > len(lines) and len(names) < len(found) else set()
