@@ -33,7 +33,12 @@ class State:
     @property
     def is_partial(self) -> bool:
         """Whether figures may miss events that happened."""
-        return self.name in ("cut", "damaged") or bool(self.left_out)
+        return self.lacks_events or bool(self.left_out)
+
+    @property
+    def lacks_events(self) -> bool:
+        """Whether the recording itself does, whatever else is of its run."""
+        return self.name in ("cut", "damaged")
 
     def __str__(self) -> str:
         return f"{self._others}{self._own}"

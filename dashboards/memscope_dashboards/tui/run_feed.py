@@ -8,13 +8,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memscope.analysis.run_summary import RunSummary, summarize_run
 from memscope.analysis.summary import Summary
 from memscope.errors import MemscopeError
-from memscope.run_files import find_run
+from memscope.run_files import RunFiles, find_run
 from memscope_dashboards.tui.feed import PERIOD_S, Feed, Snapshot
 
 LOOK_S = 1.0  # between two looks for processes
@@ -41,6 +41,7 @@ class RunFeed:
         self._warmup_steps = warmup_steps
         self._feeds: dict[Path, Feed] = {}
         self._newest: dict[Path, Snapshot] = {}
+        self._files = RunFiles(())
         self._problem: str | None = None
         self._look_at = 0.0
         self._shown: Path | None = None
@@ -62,7 +63,7 @@ class RunFeed:
         self._choose()
         assert self._shown is not None
         for path in dict.fromkeys((self._shown, self._next_other())):
-            self._newest[path] = self._feeds[path].poll()
+            self._newest[path] = self._within(self._feeds[path].poll())
         return self._snapshot(self._newest[self._shown])
 
     def follow(
@@ -88,9 +89,10 @@ class RunFeed:
         """Which files belong to the run now."""
         start = time.monotonic()
         try:
-            paths, self._problem = find_run(self._argument).paths, None
+            self._files, self._problem = find_run(self._argument), None
         except MemscopeError as error:
-            paths, self._problem = (), str(error)
+            self._files, self._problem = RunFiles(()), str(error)
+        paths = self._files.paths
         for path in [path for path in self._feeds if paths and path not in paths]:
             self._feeds.pop(path).close()
             self._newest.pop(path, None)
@@ -98,6 +100,13 @@ class RunFeed:
         self._feeds = {path: known.get(path) or self._open(path) for path in paths} or known
         took = time.monotonic() - start
         self._look_at = start + took + max(LOOK_S, took / LOOK_SHARE)
+
+    def _within(self, snapshot: Snapshot) -> Snapshot:
+        """Partial where a file of the run cannot be read."""
+        summary = snapshot.summary
+        if summary is None or not self._files.left_out:
+            return snapshot
+        return replace(snapshot, summary=replace(summary, state=self._files.within(summary.state)))
 
     def _open(self, path: Path) -> Feed:
         return Feed(path, warmup_steps=self._warmup_steps)

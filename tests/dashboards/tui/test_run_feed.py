@@ -136,6 +136,21 @@ def test_child_that_appears_is_found(tmp_path: Path, argument: str) -> None:
     feed.close()
 
 
+async def test_a_file_of_the_run_that_cannot_be_read_makes_it_partial(tmp_path: Path) -> None:
+    file = begin(tmp_path, 100, "run.mscope")
+    hold(file, GIB)
+    child = begin(tmp_path, 200)
+    child.drop()
+    async with live(tmp_path / "run.mscope", (120, 45)) as pilot:
+        await until(pilot, lambda: "running" in screen_text(pilot))
+        assert "PARTIAL" not in screen_text(pilot)
+        child.path.write_bytes(child.path.read_bytes()[:60])
+        await until(pilot, lambda: "PARTIAL" in screen_text(pilot))
+        shown = " ".join(screen_text(pilot).split())
+        assert "1 file of this run has no readable header (run.200.mscope)" in shown
+        assert "● running" in shown
+
+
 def test_folder_without_a_recording_waits_for_one(tmp_path: Path) -> None:
     feed = RunFeed(tmp_path)
     assert "holds no recording" in (feed.poll().snapshot.problem or "")

@@ -61,7 +61,7 @@ def state_span(snapshot: Snapshot) -> Span:
     state = snapshot.summary.state
     if snapshot.is_catching_up:
         return ("◌ reading", "notice")
-    if state.is_partial:
+    if state.lacks_events:
         return (f" {state.name.upper()} ", "alarm")
     return ("● running", "running") if state.name == "running" else ("■ complete", "complete")
 
