@@ -18,6 +18,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("no CUDA device here")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests first: at the end one worker would be alone with them."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 def _has_gpu() -> bool:
     torch = pytest.importorskip("torch")
     return bool(torch.cuda.is_available())

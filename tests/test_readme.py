@@ -63,6 +63,7 @@ def test_recording_example_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.model
+@pytest.mark.long
 def test_marker_example_says_what_it_shows(tmp_path: Path) -> None:
     from memscope.errors import MemscopeError
     from memscope_runners.q8.fetch import open_model

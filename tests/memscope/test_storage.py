@@ -76,6 +76,7 @@ def outcomes_of_flips(path: Path, whole: bytes, bits: range) -> dict[str, int]:
     return counts
 
 
+@pytest.mark.long
 def test_every_single_bit_flip_is_noticed(tmp_path: Path) -> None:
     whole = write_small(tmp_path / "whole.mscope")
     bits, step = len(whole) * 8, 4000
