@@ -87,7 +87,7 @@ def growth_slope(timeline: Timeline, kind: str) -> Highest | Missing | Negligibl
     if found is None:
         return _missing(timeline, kind)
     device, growth = found
-    slope = Highest(growth.slope, max(device, 0), len(timeline.counters))
+    slope = Highest(growth.slope, device, len(timeline.counters))
     if growth.slope > SMALL_BYTES and not growth.is_large:
         return Negligible(slope, f"too small to matter: {growth.share:.2%} over the run")
     return slope
@@ -163,7 +163,7 @@ def time_until_full(timeline: Timeline) -> Highest | Missing:
     seconds = {
         device: free / slope * _step_seconds(timeline)
         for device, slope in slopes.items()
-        if (free := _free_bytes(timeline, max(device, 0))) is not None
+        if (free := _free_bytes(timeline, device)) is not None
     }
     if not seconds:
         return Missing("the device's free bytes are not recorded")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from memscope.errors import MemscopeError
 from memscope.units import BYTE_UNITS, TIME_UNITS_S, refuse_bits, split_quantity
@@ -52,18 +53,12 @@ def a_step(unit: str) -> str:
 
 def per_second(unit: str) -> str:
     """The unit of what is measured a step, measured a second instead; others as they are."""
-    for step, second in _PER_SECOND.items():
-        if unit.endswith(step):
-            return f"{unit.removesuffix(step)}{second}"
-    return unit
+    return _with_end(unit, _PER_SECOND)
 
 
 def per_step(unit: str) -> str:
     """The unit of what is measured a second, measured a step instead; others as they are."""
-    for step, second in _PER_SECOND.items():
-        if unit.endswith(second):
-            return f"{unit.removesuffix(second)}{step}"
-    return unit
+    return _with_end(unit, {second: step for step, second in _PER_SECOND.items()})
 
 
 def is_per_second(unit: str) -> bool:
@@ -83,6 +78,14 @@ def example_value(unit: str | None) -> str:
     if unit.endswith(tuple(_PER_SECOND)) or is_per_second(unit):
         return "1 KiB" if is_size(unit) else "0.1"
     return _EXAMPLES.get(unit, "2 GiB" if is_size(unit) else "4")
+
+
+def _with_end(unit: str, ends: Mapping[str, str]) -> str:
+    """``unit`` with the other end, where it has one of ``ends``."""
+    for end, other in ends.items():
+        if unit.endswith(end):
+            return f"{unit.removesuffix(end)}{other}"
+    return unit
 
 
 def _split(text: str) -> tuple[float, str]:

@@ -10,6 +10,10 @@ from memscope.interop.log_search import Block, Line
 
 SAMPLE_LINES = 64
 SAMPLE_CHARACTERS = 1 << 15
+# Words that programs count by ("step-3", "epoch.1"): a number behind them makes no name.
+COUNTED = (
+    "step|epoch|iter|iteration|batch|round|phase|stage|layer|block|chunk|sample|cuda|device|version"
+)
 
 
 def sample_lines(block: Block) -> list[str]:

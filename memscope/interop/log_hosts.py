@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 
-from memscope.interop.log_columns import rewrite_line, sample_lines
+from memscope.interop.log_columns import COUNTED, rewrite_line, sample_lines
 from memscope.interop.log_lines import without_escapes
 from memscope.interop.log_search import Block, Line
 
 _POD = r"(\[pod/[\w./-]{1,400}\] )?"  # of the launcher, as kubectl writes it
 _NO_HOST = (
     r"(?![A-Za-z.]{1,80}(?:Error|Exception|Warning):)"
-    r"(?!(?:step|epoch|iter|iteration|batch|round|phase|stage|layer|block|chunk|sample|cuda|device"
-    r"|rank|version)[.-]?\d)"
+    rf"(?!(?:{COUNTED}|rank)[.-]?\d)"
 )
 # Wherever a line stands by itself: a rank is right behind it.
 _RANKED = re.compile(rf"{_POD}{_NO_HOST}([A-Za-z\d][\w.-]{{0,252}}): (?=\[(?:rank|default)\d)")

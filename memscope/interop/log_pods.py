@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from memscope.interop.log_columns import rewrite_line, sample_lines
+from memscope.interop.log_columns import COUNTED, rewrite_line, sample_lines
 from memscope.interop.log_lines import without_escapes
 from memscope.interop.log_search import Block, Line
 
 # A pod's name ends with an ordinal, or with what its controller draws; a counted word is none.
 _POD = (
-    r"(?!(?:step|epoch|iter|iteration|batch|round|phase|stage|layer|block|chunk|sample|gpu|cuda"
-    r"|device|version)-\d)[a-z0-9][a-z0-9.-]{0,200}-(?:\d{1,5}|[a-f0-9]{8,10}-[a-z0-9]{5}|"
+    rf"(?!(?:{COUNTED}|gpu)-\d)"
+    r"[a-z0-9][a-z0-9.-]{0,200}-(?:\d{1,5}|[a-f0-9]{8,10}-[a-z0-9]{5}|"
     r"[bcdf-hj-np-tv-xz2456789]{5})"
 )
 _CONTAINER = r"[a-z0-9][a-z0-9-]{0,62}"
