@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.memscope-ready
 CHOICES := $(VENV)/.memscope-choices
 PRINT_VERSION := 'import sys; print(sys.version_info[:2])'
-FETCH := "from memscope_runners.q8.fetch import open_model; open_model()"
+FETCH := "from memscope_runners.checkpoint.fetch import open_model; open_model()"
 CPU_INDEX := https://download.pytorch.org/whl/cpu
 
 has_driver := $(shell test -e /proc/driver/nvidia && echo yes || command -v nvidia-smi)

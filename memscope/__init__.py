@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memscope.errors import MemscopeError
-    from memscope.probes.modules import watch
-    from memscope.recording import Recording, open_recording
-    from memscope.writer import Recorder, active_recorder, record
+    from memscope.probes.watch.watch import watch
+    from memscope.reader.recording import Recording, open_recording
+    from memscope.recorder.recorder import Recorder, active_recorder, record
 
 __all__ = [
     "MemscopeError",
@@ -23,12 +23,12 @@ __all__ = [
 
 _HOMES = {
     "MemscopeError": "memscope.errors",
-    "Recorder": "memscope.writer",
-    "Recording": "memscope.recording",
-    "active_recorder": "memscope.writer",
-    "open_recording": "memscope.recording",
-    "record": "memscope.writer",
-    "watch": "memscope.probes.modules",
+    "Recorder": "memscope.recorder.recorder",
+    "Recording": "memscope.reader.recording",
+    "active_recorder": "memscope.recorder.recorder",
+    "open_recording": "memscope.reader.recording",
+    "record": "memscope.recorder.recorder",
+    "watch": "memscope.probes.watch.watch",
 }
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import memscope
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "numpy", "pyarrow", "textual", "plotly")
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from memscope.cli import main
 from memscope.cli.verbs import VERBS
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -39,10 +39,10 @@ def test_pictures_and_links_exist() -> None:
 
 
 def test_keys_of_json_are_those_of_a_summary(tmp_path: Path) -> None:
-    from memscope.analysis.summary import summarize
-    from memscope.analysis.timeline import read_timeline
-    from memscope.recording import open_recording
-    from memscope.writer import Recorder
+    from memscope.analysis.summary.summary import summarize
+    from memscope.analysis.timeline.timeline import read_timeline
+    from memscope.reader.recording import open_recording
+    from memscope.recorder.recorder import Recorder
 
     Recorder(tmp_path / "run.mscope").close()
     with open_recording(tmp_path / "run.mscope") as recording:
@@ -66,7 +66,7 @@ def test_recording_example_runs(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_marker_example_says_what_it_shows(tmp_path: Path) -> None:
     from memscope.errors import MemscopeError
-    from memscope_runners.q8.fetch import open_model
+    from memscope_runners.checkpoint.fetch import open_model
 
     try:
         open_model()

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
+
 HAS_DRIVER = Path("/proc/driver/nvidia").exists() or shutil.which("nvidia-smi") is not None
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="no make here")

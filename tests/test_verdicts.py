@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from memscope.analysis.limits import Verdict
-from memscope.analysis.summary import summarize
-from memscope.analysis.timeline import read_timeline
+from memscope.analysis.limits.limits import Verdict
+from memscope.analysis.summary.summary import summarize
+from memscope.analysis.timeline.timeline import read_timeline
 from memscope.cli import main
-from memscope.recording import open_recording
+from memscope.reader.recording import open_recording
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.cli.recordings import write_recording
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from memscope.atomic_file import appearing, check_free
 from memscope.cli.needs import needing
 from memscope.cli.progress import ProgressBars
 from memscope.errors import MemscopeError
-from memscope.whole_file import appearing, check_free
 
 RUNNER_PACKAGES = ("torch", "safetensors", "tokenizers", "gguf", "rich", "transformers")
 WINDOW_MODEL = "synthetic:qwen3-vl-2b"
@@ -82,8 +82,8 @@ def run_overhead(args: argparse.Namespace) -> int:
         raise MemscopeError(f"--pairs {args.pairs} measures nothing.", "Ask for at least 1.")
     with needing("runner", *RUNNER_PACKAGES):
         from memscope_runners.bench.recorder_overhead import measure
+        from memscope_runners.checkpoint.fetch import open_model
         from memscope_runners.memory.choice import choose_device
-        from memscope_runners.q8.fetch import open_model
         from memscope_runners.settings import Settings
 
     with ProgressBars() as bars:
@@ -118,7 +118,7 @@ def run_cost_curve(args: argparse.Namespace) -> int:
             measure_curve,
             parse_setting,
         )
-        from memscope_runners.q8.fetch import open_model
+        from memscope_runners.checkpoint.fetch import open_model
 
     device = named_device(args)
     with ProgressBars() as bars:
@@ -141,7 +141,7 @@ def run_allocators(args: argparse.Namespace) -> int:
     check_window_options(args)
     with needing("runner", *RUNNER_PACKAGES):
         from memscope_runners.bench.allocators import measure_allocators
-        from memscope_runners.q8.fetch import open_model
+        from memscope_runners.checkpoint.fetch import open_model
 
     device = named_device(args)
     with ProgressBars() as bars:
@@ -187,7 +187,7 @@ def run_products(args: argparse.Namespace) -> int:
     """What each way to compute the q8 product costs on the host."""
     with needing("runner", *RUNNER_PACKAGES):
         from memscope_runners.bench.q8_products import measure_products
-        from memscope_runners.q8.fetch import open_model
+        from memscope_runners.checkpoint.fetch import open_model
 
     with ProgressBars() as bars:
         rows = measure_products(open_model(args.model, bars.update))

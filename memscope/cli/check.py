@@ -9,19 +9,19 @@ from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memscope.atomic_file import check_free
 from memscope.cli.opening import add_warmup
 from memscope.cli.output import check_apart
-from memscope.cli.run_summary import file_notes
-from memscope.cli.verdicts import verdict_lines
+from memscope.cli.text.run_summary import file_notes
+from memscope.cli.text.verdicts import verdict_lines
 from memscope.errors import MemscopeError
 from memscope.text import clean
-from memscope.whole_file import check_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from memscope.analysis.limits import Limit, Verdict
-    from memscope.analysis.summary import Summary
+    from memscope.analysis.limits.limits import Limit, Verdict
+    from memscope.analysis.summary.summary import Summary
     from memscope.cli.checking import Checked, CheckedRun
 
 # The worst first: a broken limit says more than that events are missing.
@@ -68,14 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Judge each recording; the worst of their exit codes."""
     if args.list:
-        from memscope.cli.figure_list import figure_list
+        from memscope.cli.text.figure_list import figure_list
 
         print("\n".join(figure_list()))
         return 0
     if not args.recordings:
         raise MemscopeError("No recording is named.", "Write `memscope check RECORDING`.")
     from memscope.cli.checking import check_runs, read_rules
-    from memscope.run_files import find_run
+    from memscope.reader.run_files import find_run
 
     files = [find_run(argument) for argument in args.recordings]
     _check_outputs(args, [path for each in files for path in each.paths])
@@ -128,7 +128,7 @@ def _show(runs: Sequence[CheckedRun], *, as_json: bool) -> None:
 def _write_baseline(
     path: Path, runs: Sequence[CheckedRun], limits: Sequence[Limit], *, force: bool
 ) -> None:
-    from memscope.analysis.baseline import read_baseline, write_baseline
+    from memscope.analysis.limits.baseline import read_baseline, write_baseline
 
     checked = [each for checked_run in runs for each in checked_run.processes]
     partial = next((each for each in checked if each.summary.state.is_partial), None)
@@ -170,7 +170,7 @@ def _lines(checked: Checked, checked_run: CheckedRun) -> list[str]:
 
 def _without_value(summary: Summary) -> Iterator[str]:
     """Figures whose defaults have nothing to judge; of an absent device how many."""
-    from memscope.analysis.absent import unjudged_words
+    from memscope.analysis.summary.absent import unjudged_words
 
     unjudged = [verdict for verdict in _possible_defaults(summary) if verdict.value is None]
     if names := dict.fromkeys(verdict.figure for verdict in unjudged):
@@ -181,7 +181,7 @@ def _without_value(summary: Summary) -> Iterator[str]:
 
 def _possible_defaults(summary: Summary) -> list[Verdict]:
     """Defaults, without those on the memory of a device where none is recorded."""
-    from memscope.analysis.absent import absent_defaults
+    from memscope.analysis.summary.absent import absent_defaults
 
     absent = absent_defaults(summary)
     return [each for each in summary.verdicts if not each.is_named and each not in absent]

@@ -7,8 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from memscope.analysis.baseline import DEFAULT_TOLERANCE, Baseline, BaselineLimits, read_baseline
-from memscope.analysis.limits import (
+from memscope.analysis.limits.baseline import (
+    DEFAULT_TOLERANCE,
+    Baseline,
+    BaselineLimits,
+    read_baseline,
+)
+from memscope.analysis.limits.limits import (
     Limit,
     Verdict,
     breaking,
@@ -17,9 +22,9 @@ from memscope.analysis.limits import (
     parse_limits,
     run_exit_code,
 )
-from memscope.analysis.machine_class import MachineClass, find_machine_class
-from memscope.analysis.summary import Summary, summarize
-from memscope.analysis.timeline import Timeline, read_timeline
+from memscope.analysis.limits.machine_class import MachineClass, find_machine_class
+from memscope.analysis.summary.summary import Summary, summarize
+from memscope.analysis.timeline.timeline import Timeline, read_timeline
 from memscope.configuration import (
     Configuration,
     parse_tolerance,
@@ -27,9 +32,9 @@ from memscope.configuration import (
     read_limits_file,
 )
 from memscope.errors import MemscopeError
-from memscope.recording import Recording
-from memscope.run_files import RunFiles
-from memscope.state import State
+from memscope.reader.recording import Recording
+from memscope.reader.run_files import RunFiles
+from memscope.reader.state import State
 
 SECTION = "recording"
 

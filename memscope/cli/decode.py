@@ -17,12 +17,12 @@ from memscope.cli.output import default_path
 from memscope.cli.progress import ProgressBars
 from memscope.errors import MemscopeError
 from memscope.plan import POLICIES
-from memscope.retention import DEFAULT_KEEP_LAST, KEEP_LAST_HELP, parse_keep_last
+from memscope.recorder.retention import DEFAULT_KEEP_LAST, KEEP_LAST_HELP, parse_keep_last
 from memscope.text import clean
 from memscope.units import parse_bytes
 
 if TYPE_CHECKING:
-    from memscope.writer import Recorder
+    from memscope.recorder.recorder import Recorder
     from memscope_runners.decoder import Decoded
     from memscope_runners.settings import Settings
 
@@ -70,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
 def decode_recorded(args: argparse.Namespace, path: Path) -> Decoded:
     """What `args` asks for, recorded at `path`."""
     with needing("runner", "torch", "safetensors", "tokenizers", "gguf"):
+        from memscope_runners.checkpoint.fetch import open_model
         from memscope_runners.decode import decode, prepare
-        from memscope_runners.q8.fetch import open_model
-    from memscope.output_file import check_writable
-    from memscope.writer import record
+    from memscope.recorder.output_file import check_writable
+    from memscope.recorder.recorder import record
 
     check_writable(path, force=args.force)
     parse_keep_last(args.keep_last)
@@ -104,7 +104,7 @@ def decode_recorded(args: argparse.Namespace, path: Path) -> Decoded:
 
 def measure_empty(recorder: Recorder, device: str) -> None:
     """What the context takes on a GPU that nothing is on yet."""
-    from memscope.probes.context import measure_context
+    from memscope.probes.torch.context import measure_context
 
     kind, _, index = device.partition(":")
     if kind == "cuda":

@@ -10,7 +10,7 @@ from memscope.cli import decode
 from memscope.cli.opening import read_summary
 from memscope.cli.output import new_folder, output_folder
 from memscope.cli.report import write_report
-from memscope.cli.verdicts import verdict_lines
+from memscope.cli.text.verdicts import verdict_lines
 from memscope.text import clean
 
 PROMPT = "The capital of France is"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from memscope.cli.file_kind import HEAD_BYTES, file_kind, unpacked
 from memscope.cli.opening import add_warmup, read_summary
-from memscope.cli.setting_lines import setting_lines
-from memscope.cli.text import align
-from memscope.cli.verdicts import verdict_lines
+from memscope.cli.text.columns import align
+from memscope.cli.text.settings import setting_lines
+from memscope.cli.text.verdicts import verdict_lines
 from memscope.errors import MemscopeError
 from memscope.text import clean
 from memscope.units import format_value
@@ -18,9 +18,9 @@ from memscope.units import format_value
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memscope.analysis.difference import Change, Difference
-    from memscope.analysis.limits import Verdict
-    from memscope.storage import State
+    from memscope.analysis.comparison.difference import Change, Difference
+    from memscope.analysis.limits.limits import Verdict
+    from memscope.reader.scanner import State
 
 _MOST = 10
 _TITLES = {"stack": "by call stack", "label": "by label", "stream": "by stream"}
@@ -45,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what changed; 1 where a limit is broken, 3 where a recording is partial."""
-    from memscope.analysis.difference import check_limits, judge_difference
-    from memscope.analysis.limits import exit_code
+    from memscope.analysis.comparison.difference import check_limits, judge_difference
+    from memscope.analysis.limits.limits import exit_code
 
     check_limits(args.limit)
     difference, state = _read(args)
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(args: argparse.Namespace) -> tuple[Difference, State]:
-    from memscope.storage import State
+    from memscope.reader.scanner import State
 
     kinds = [_kind(path) for path in (args.before, args.after)]
     if kinds[0] != kinds[1]:
@@ -68,10 +68,10 @@ def _read(args: argparse.Namespace) -> tuple[Difference, State]:
             "Name two of one kind.",
         )
     if kinds[0] == "snapshot":
-        from memscope.analysis.diff_snapshots import diff_snapshots
+        from memscope.analysis.comparison.snapshots import diff_snapshots
 
         return diff_snapshots(args.before, args.after), State("complete", 0, 0, 0, 0)
-    from memscope.analysis.diff_recordings import diff_recordings
+    from memscope.analysis.comparison.recordings import diff_recordings
 
     before = read_summary(args.before, warm_up=args.warm_up)
     after = read_summary(args.after, warm_up=args.warm_up)
@@ -80,7 +80,7 @@ def _read(args: argparse.Namespace) -> tuple[Difference, State]:
 
 
 def _kind(path: str) -> str:
-    from memscope.interop.guarded import file_size
+    from memscope.interop.snapshot.guarded import file_size
 
     size = file_size(path)
     with open(path, "rb") as stream:

@@ -7,7 +7,7 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING
 
-from memscope.cli.text import align
+from memscope.cli.text.columns import align
 from memscope.text import clean
 
 if TYPE_CHECKING:

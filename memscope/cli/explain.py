@@ -15,14 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from memscope.analysis.explanation import Explanation
-from memscope.cli.explanation_text import explanation_lines
+from memscope.analysis.diagnosis.explanation import Explanation
 from memscope.cli.file_kind import HEAD_BYTES, NAME_A_FILE, file_kind, unpacked
+from memscope.cli.text.explanation import explanation_lines
 from memscope.errors import MemscopeError
 
 if TYPE_CHECKING:
-    from memscope.analysis.timeline import Timeline
-    from memscope.storage import State
+    from memscope.analysis.timeline.timeline import Timeline
+    from memscope.reader.scanner import State
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,8 +78,8 @@ def _opened(name: str) -> Iterator[io.BufferedReader]:
 
 
 def _explain_log(stream: io.BufferedReader, *, is_packed: bool) -> Explanation:
-    from memscope.analysis.oom import explain_reading
-    from memscope.interop.oom_message import read_log
+    from memscope.analysis.diagnosis.log.explain import explain_reading
+    from memscope.interop.oom_log.reader import read_log
 
     if not is_packed:
         return explain_reading(read_log(stream))
@@ -92,19 +92,19 @@ def _explain_log(stream: io.BufferedReader, *, is_packed: bool) -> Explanation:
 
 def _explain_file(kind: str, path: str) -> Explanation:
     if kind == "snapshot":
-        from memscope.analysis.snapshot import explain_snapshot
+        from memscope.analysis.diagnosis.snapshot.explain import explain_snapshot
 
         return explain_snapshot(path)
-    from memscope.analysis.oom_run import explain_run
+    from memscope.analysis.diagnosis.recording.run import explain_run
 
     return explain_run(_read_processes(path))
 
 
 def _read_processes(path: str) -> Iterator[tuple[Timeline, State]]:
     """The processes of the run that ``path`` is of, one by one, the first one first."""
-    from memscope.analysis.timeline import read_timeline
-    from memscope.recording import Recording
-    from memscope.run_files import find_run
+    from memscope.analysis.timeline.timeline import read_timeline
+    from memscope.reader.recording import Recording
+    from memscope.reader.run_files import find_run
 
     files = find_run(path)
     for each in files.paths:

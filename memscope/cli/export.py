@@ -11,14 +11,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memscope.atomic_file import appearing
 from memscope.cli.output import check_apart
-from memscope.cli.run_summary import file_notes
-from memscope.whole_file import appearing
+from memscope.cli.text.run_summary import file_notes
 
 if TYPE_CHECKING:
-    from memscope.recording import Recording
-    from memscope.run_files import RunFiles
-    from memscope.storage import State
+    from memscope.reader.recording import Recording
+    from memscope.reader.run_files import RunFiles
+    from memscope.reader.scanner import State
 
     # What was written, in words, and the state of each recording
     Writer = Callable[[RunFiles, Path], tuple[str, list[State]]]
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the events; 3 where a recording is partial."""
-    from memscope.run_files import find_run
+    from memscope.reader.run_files import find_run
 
     path, files = Path(args.output), find_run(args.recording)
     check_apart(path, files.paths)
@@ -62,7 +62,7 @@ def _first(write: Callable[[Recording, Path], str]) -> Writer:
     """A writer of the run's first process."""
 
     def write_first(files: RunFiles, path: Path) -> tuple[str, list[State]]:
-        from memscope.recording import Recording
+        from memscope.reader.recording import Recording
 
         with Recording(files.first) as recording:
             return write(recording, path), [recording.state]
@@ -102,8 +102,8 @@ def _write_parquet(recording: Recording, path: Path) -> str:
 
 def _write_perfetto(files: RunFiles, path: Path) -> tuple[str, list[State]]:
     """A trace of all processes: that of one behind that of another is a trace, too."""
-    from memscope.interop.perfetto_trace import TraceWriter
-    from memscope.recording import Recording
+    from memscope.interop.perfetto.trace import TraceWriter
+    from memscope.reader.recording import Recording
 
     states, first, written, left_out = [], None, 0, Counter[str]()
     with open(path, "xb") as file:

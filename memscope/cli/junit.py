@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from memscope.analysis.limits import Verdict
-from memscope.analysis.written_value import write_value
+from memscope.analysis.limits.limits import Verdict
+from memscope.analysis.limits.written_value import write_value
+from memscope.atomic_file import appearing, check_free
 from memscope.cli.checking import Checked, CheckedRun
 from memscope.errors import MemscopeError
 from memscope.text import clean
-from memscope.whole_file import appearing, check_free
 
 TITLE = "memscope check"
 _BEGIN = f"<?xml version='1.0' encoding='utf-8'?>\n<testsuites name=\"{TITLE}\"".encode()

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the live view until it is left."""
     if args.recording is None:
-        from memscope.cli.machine import follow_machine
+        from memscope.cli.text.machine import follow_machine
 
         return follow_machine()
     path = Path(args.recording)
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 
 def check_recording(path: Path) -> None:
     """Raises MemscopeError where something other than a recording lies at ``path`` already."""
-    from memscope.storage import Scanner
+    from memscope.reader.scanner import Scanner
 
     if not path.parent.is_dir():
         raise MemscopeError(f"There is no folder {path.parent}.", "Check the path.")

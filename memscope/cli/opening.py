@@ -10,11 +10,11 @@ from memscope.errors import MemscopeError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from memscope.analysis.limits import Limit
-    from memscope.analysis.run_summary import RunSummary
-    from memscope.analysis.summary import Summary
-    from memscope.analysis.timeline import Timeline
-    from memscope.run_files import RunFiles
+    from memscope.analysis.limits.limits import Limit
+    from memscope.analysis.summary.run_summary import RunSummary
+    from memscope.analysis.summary.summary import Summary
+    from memscope.analysis.timeline.timeline import Timeline
+    from memscope.reader.run_files import RunFiles
 
 
 def warmup_steps(text: str) -> int:
@@ -38,9 +38,9 @@ def read_summary(
     path: str, *, at: str = "end", warm_up: int | None = None, limits: Sequence[Limit] = ()
 ) -> Summary:
     """The summary of the recording at ``path``. Raises MemscopeError."""
-    from memscope.analysis.summary import summarize
-    from memscope.analysis.timeline import read_timeline
-    from memscope.recording import open_recording
+    from memscope.analysis.summary.summary import summarize
+    from memscope.analysis.timeline.timeline import read_timeline
+    from memscope.reader.recording import open_recording
 
     with open_recording(path) as recording:
         timeline = read_timeline(recording, at=at, warmup_steps=warm_up)
@@ -54,8 +54,8 @@ def read_run(
 
     Raises MemscopeError.
     """
-    from memscope.analysis.run_summary import summarize_run
-    from memscope.run_files import find_run
+    from memscope.analysis.summary.run_summary import summarize_run
+    from memscope.reader.run_files import find_run
 
     files = find_run(argument)
     parts = read_processes(files, at=at, warm_up=warm_up)
@@ -69,10 +69,10 @@ def read_processes(
 
     Raises MemscopeError, in the end also where none of them reaches ``at``.
     """
-    from memscope.analysis.moment import PastEnd
-    from memscope.analysis.summary import summarize
-    from memscope.analysis.timeline import read_timeline
-    from memscope.recording import Recording
+    from memscope.analysis.summary.summary import summarize
+    from memscope.analysis.timeline.moment import PastEnd
+    from memscope.analysis.timeline.timeline import read_timeline
+    from memscope.reader.recording import Recording
 
     is_reached, refusals = False, []
     for path in files.paths:

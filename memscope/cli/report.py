@@ -8,17 +8,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memscope.atomic_file import appearing, check_free
 from memscope.cli.file_kind import HEAD_BYTES, file_kind, unpacked
 from memscope.cli.needs import needing
 from memscope.cli.opening import add_warmup, read_processes
 from memscope.cli.output import check_apart, output_folder
-from memscope.cli.run_summary import file_notes
+from memscope.cli.text.run_summary import file_notes
 from memscope.errors import MemscopeError
-from memscope.whole_file import appearing, check_free
 
 if TYPE_CHECKING:
-    from memscope.analysis.residency_map import ResidencyMap
-    from memscope.analysis.timeline import Timeline
+    from memscope.analysis.summary.residency_map import ResidencyMap
+    from memscope.analysis.timeline.timeline import Timeline
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +66,7 @@ def _report_snapshot(args: argparse.Namespace) -> int:
     path = Path(args.output) if args.output else output_folder() / f"{source.stem}.html"
     with needing("dashboards", "plotly"):
         from memscope_dashboards.html.snapshot_page import render_snapshot
-    from memscope.analysis.snapshot_picture import read_snapshot_picture
+    from memscope.analysis.diagnosis.snapshot.picture import read_snapshot_picture
 
     check_apart(path, [source])
     check_free(path, force=args.force)
@@ -79,7 +79,7 @@ def _report_snapshot(args: argparse.Namespace) -> int:
 
 def report_path(recording: str, output: str | None = None) -> Path:
     """``output``, else the first recording's name with .html where files without `-o` go."""
-    from memscope.run_files import find_run
+    from memscope.reader.run_files import find_run
 
     return Path(output) if output else output_folder() / f"{find_run(recording).first.stem}.html"
 
@@ -100,9 +100,9 @@ def write_report(
     with needing("dashboards", "plotly"):
         from memscope_dashboards.html.report import render_report
         from memscope_dashboards.html.run_overview import RunOverview
-    from memscope.analysis.alignment import align_run
-    from memscope.analysis.run_summary import summarize_run
-    from memscope.run_files import find_run
+    from memscope.analysis.summary.alignment import align_run
+    from memscope.analysis.summary.run_summary import summarize_run
+    from memscope.reader.run_files import find_run
 
     files = find_run(source)
     check_apart(path, files.paths)
@@ -127,9 +127,9 @@ def write_report(
 
 
 def _read_map(path: str, timeline: Timeline, at: str) -> ResidencyMap:
-    from memscope.analysis.moment import PastEnd
-    from memscope.analysis.residency_map import read_residency_map
-    from memscope.recording import Recording
+    from memscope.analysis.summary.residency_map import read_residency_map
+    from memscope.analysis.timeline.moment import PastEnd
+    from memscope.reader.recording import Recording
 
     with Recording(path) as recording:
         try:

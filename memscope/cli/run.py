@@ -9,11 +9,11 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from memscope.atomic_file import check_free
 from memscope.cli.output import default_path
 from memscope.errors import MemscopeError
-from memscope.retention import KEEP_LAST_HELP
+from memscope.recorder.retention import KEEP_LAST_HELP
 from memscope.text import clean
-from memscope.whole_file import check_free
 
 WITH_VALUE = ("-o", "--output", "--report", "--keep-last", "--history")
 
@@ -105,7 +105,7 @@ def run_unrecorded(command: Sequence[str], obstacle: str) -> int:
 
 def check_output(path: Path, report: Path | None, *, force: bool) -> None:
     """Raises MemscopeError, before the program starts, where its output cannot be written."""
-    from memscope.output_file import check_writable
+    from memscope.recorder.output_file import check_writable
 
     check_writable(path, force=force)
     if report is not None:
@@ -115,7 +115,7 @@ def check_output(path: Path, report: Path | None, *, force: bool) -> None:
 def remove_old(path: Path) -> None:
     """A recording that may be overwritten, with its older segments."""
     if path.exists():
-        from memscope.chain import remove_recording
+        from memscope.reader.chain import remove_recording
 
         remove_recording(path)
 
@@ -131,7 +131,7 @@ def recorded_environment(path: Path) -> dict[str, str]:
 def option_variables(args: argparse.Namespace) -> dict[str, str]:
     """What the options say to every process of the run. Raises MemscopeError."""
     from memscope.launch import environment as names
-    from memscope.retention import parse_keep_last
+    from memscope.recorder.retention import parse_keep_last
 
     variables = prepare_cupti() if args.cupti else {}
     if args.keep_last is not None:
@@ -147,7 +147,7 @@ def option_variables(args: argparse.Namespace) -> dict[str, str]:
 def prepare_cupti() -> dict[str, str]:
     """What asks the program's processes for CUPTI; its native part is compiled here, once."""
     from memscope.launch import environment as names
-    from memscope.probes.cupti_buffers import CuptiAbsent, build
+    from memscope.probes.cupti.buffers import CuptiAbsent, build
 
     try:
         build()

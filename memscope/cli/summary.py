@@ -7,24 +7,24 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from memscope.analysis.absent import absent_of_device, absent_words
-from memscope.analysis.figure import value_words
-from memscope.analysis.versions import find_versions
-from memscope.cli.layers import layer_lines
-from memscope.cli.ledger import ledger_lines
+from memscope.analysis.comparison.versions import find_versions
+from memscope.analysis.metrics.figure import value_words
+from memscope.analysis.summary.absent import absent_of_device, absent_words
 from memscope.cli.opening import add_warmup, read_run
-from memscope.cli.run_summary import file_notes, run_lines
-from memscope.cli.text import align
-from memscope.cli.verdicts import verdict_lines
+from memscope.cli.text.columns import align
+from memscope.cli.text.layers import layer_lines
+from memscope.cli.text.ledger import ledger_lines
+from memscope.cli.text.run_summary import file_notes, run_lines
+from memscope.cli.text.verdicts import verdict_lines
 from memscope.text import clean
 from memscope.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from memscope.analysis.figure import Figure
-    from memscope.analysis.memory import Device
-    from memscope.analysis.summary import Summary
+    from memscope.analysis.metrics.figure import Figure
+    from memscope.analysis.metrics.memory import Device
+    from memscope.analysis.summary.summary import Summary
 
 PARTIAL = " (partial)"
 IN_ALL = ", in all processes"
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the summary; 3 where a recording is partial."""
     if args.recording is None:
-        from memscope.cli.machine import show_machine
+        from memscope.cli.text.machine import show_machine
 
         return show_machine(as_json=args.json)
     run, files = read_run(args.recording, at=args.at, warm_up=args.warm_up)

@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memscope.arrow import WRITE_OPTIONS, pa
 from memscope.events import COLUMNS
+from memscope.format.arrow import WRITE_OPTIONS, pa
 
 MARKER = b"\xff\xff\xff\xff"
 END = MARKER + b"\x00\x00\x00\x00"
 TAG_KEY = b"memscope.frame"
-HEADER_KEY = b"memscope.header"
+HEADER_KEY = b"memscope.format.header"
 MAX_METADATA_BYTES = 1 << 20
 MAX_FRAME_BYTES = 1 << 28
 

@@ -9,9 +9,9 @@ import importlib
 from typing import Any
 
 from memscope.errors import MemscopeError
-from memscope.probes.model_layers import DEFAULT_LAYERS
-from memscope.probes.modules import Watch, watch
-from memscope.writer import Recorder, active_recorder
+from memscope.probes.watch.model_layers import DEFAULT_LAYERS
+from memscope.probes.watch.watch import Watch, watch
+from memscope.recorder.recorder import Recorder, active_recorder
 
 
 def trainer_callback(

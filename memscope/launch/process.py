@@ -18,7 +18,7 @@ from memscope.launch.cuda_watch import watch_cuda
 from memscope.launch.environment import Launch, read_launch
 
 if TYPE_CHECKING:  # imported where a file is opened: children that need none load no pyarrow
-    from memscope.writer import Recorder
+    from memscope.recorder.recorder import Recorder
 
 _opened: dict[int, Recorder | None] = {}  # by pid: a forked child finds its parent's alone
 
@@ -52,7 +52,7 @@ def own_recorder() -> Recorder | None:
 
 
 def _open(launch: Launch) -> Recorder:
-    from memscope.launch.recording import begin_recorder
+    from memscope.launch.program_recorder import begin_recorder
 
     if launch.is_first:
         _check_folder(launch.folder)

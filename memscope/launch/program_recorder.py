@@ -8,9 +8,9 @@ from pathlib import Path
 
 from memscope.launch.environment import CUPTI, HISTORY, KEEP_LAST
 from memscope.probes import default_probes
-from memscope.probes.steps import StepProbe
-from memscope.retention import DEFAULT_KEEP_LAST, parse_keep_last
-from memscope.writer import Recorder, make_default
+from memscope.probes.watch.steps import StepProbe
+from memscope.recorder.recorder import Recorder, make_default
+from memscope.recorder.retention import DEFAULT_KEEP_LAST, parse_keep_last
 
 
 def begin_recorder(path: Path) -> Recorder:

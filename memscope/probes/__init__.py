@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memscope.probe_list import Probe
-from memscope.probes.allocator import AllocatorProbe
-from memscope.probes.allocator_flush import FlushProbe
 from memscope.probes.cgroup import CgroupProbe
-from memscope.probes.device import DeviceProbe
-from memscope.probes.device_free import DeviceFreeProbe
 from memscope.probes.host import HostProbe
-from memscope.probes.kv_cache import KvCacheProbe
-from memscope.probes.nvml import NvmlProbe
-from memscope.probes.oom import OomProbe
-from memscope.probes.pinned import PinnedProbe
-from memscope.probes.private_pools import PrivatePoolProbe
+from memscope.probes.nvml.probe import NvmlProbe
+from memscope.probes.torch.allocator import AllocatorProbe
+from memscope.probes.torch.allocator_flush import FlushProbe
+from memscope.probes.torch.device import DeviceProbe
+from memscope.probes.torch.device_free import DeviceFreeProbe
+from memscope.probes.torch.oom import OomProbe
+from memscope.probes.torch.pinned import PinnedProbe
+from memscope.probes.torch.private_pools import PrivatePoolProbe
+from memscope.probes.watch.kv_cache import KvCacheProbe
+from memscope.recorder.probe_list import Probe
 
 
 def default_probes(*, history: int = 0, cupti: bool = False) -> Sequence[Probe]:
@@ -38,7 +38,7 @@ def default_probes(*, history: int = 0, cupti: bool = False) -> Sequence[Probe]:
         CgroupProbe(),
     )
     if cupti:
-        from memscope.probes.cupti import CuptiProbe
+        from memscope.probes.cupti.probe import CuptiProbe
 
         probes += (CuptiProbe(),)
     return probes

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memscope.probes.kernel_files import read_kernel_file
-from memscope.writer import Recorder
+from memscope.recorder.recorder import Recorder
 
 SECONDS = 1.0
 UNLIMITED = 1 << 62  # version 1 writes the largest multiple of a page where there is no limit

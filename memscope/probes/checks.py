@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from memscope.launch.program import hook_folder
-from memscope.probes.cupti_buffers import CuptiAbsent, build
-from memscope.probes.cupti_library import find_holder
-from memscope.probes.machine import Card, MachineReading, read_machine
+from memscope.probes.cupti.buffers import CuptiAbsent, build
+from memscope.probes.cupti.library import find_holder
+from memscope.probes.nvml.machine import Card, MachineReading, read_machine
 from memscope.probes.process_table import is_in_container
 
 OK, PARTLY, NO = "ok", "partly", "no"
 TORCH_SECONDS = 60
 _ASK_TORCH = """
 import ctypes, json, warnings
-from memscope.probes.cupti_library import find_loaded, read_version
+from memscope.probes.cupti.library import find_loaded, read_version
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     import torch

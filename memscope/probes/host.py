@@ -6,7 +6,7 @@ import re
 import time
 
 from memscope.probes.kernel_files import read_kernel_file
-from memscope.writer import Recorder
+from memscope.recorder.recorder import Recorder
 
 try:
     import resource

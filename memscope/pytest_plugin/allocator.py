@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memscope.writer import Recorder
+    from memscope.recorder.recorder import Recorder
 
 
 def forget_peaks() -> None:
@@ -19,7 +19,7 @@ def forget_peaks() -> None:
     """
     if "torch" not in sys.modules:
         return
-    from memscope.probes.allocator import cuda_torch
+    from memscope.probes.torch.allocator import cuda_torch
 
     torch = cuda_torch()
     if torch is not None:
@@ -32,8 +32,8 @@ def read_last(recorder: Recorder) -> None:
     """A last reading: the sampler's own may be older than the peak."""
     if "torch" not in sys.modules:
         return
-    from memscope.probes.allocator import AllocatorProbe
-    from memscope.probes.device import DeviceProbe
+    from memscope.probes.torch.allocator import AllocatorProbe
+    from memscope.probes.torch.device import DeviceProbe
 
     DeviceProbe()(recorder)
     AllocatorProbe()(recorder)

@@ -10,7 +10,7 @@ import pytest
 from memscope.errors import MemscopeError
 
 if TYPE_CHECKING:
-    from memscope.analysis.figure import Figure
+    from memscope.analysis.metrics.figure import Figure
     from memscope.pytest_plugin.measurement import Measurement
 
 
@@ -39,7 +39,7 @@ class MeasuredBody:
 
     def figure(self, name: str) -> Figure:
         """The figure itself: without a value it has a reason. Raises MemscopeError."""
-        from memscope.analysis.limits import parse_limit
+        from memscope.analysis.limits.limits import parse_limit
 
         limit = parse_limit(f"{name} >= 0")
         try:
@@ -57,6 +57,6 @@ class MeasuredBody:
 
 
 def _unmeasured(name: str, unit: str, reason: str) -> Figure:
-    from memscope.analysis.figure import Figure
+    from memscope.analysis.metrics.figure import Figure
 
     return Figure(name, None, unit, reason)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memscope.analysis.baseline import Baseline
-    from memscope.analysis.limits import Limit
-    from memscope.analysis.machine_class import MachineClass
+    from memscope.analysis.limits.baseline import Baseline
+    from memscope.analysis.limits.limits import Limit
+    from memscope.analysis.limits.machine_class import MachineClass
     from memscope.pytest_plugin.marks import Asked
     from memscope.pytest_plugin.options import Settings
 
@@ -37,7 +37,7 @@ class Comparison:
             return
         if not self._path.exists():
             return
-        from memscope.analysis.baseline import read_baseline
+        from memscope.analysis.limits.baseline import read_baseline
 
         self._baseline = read_baseline(self._path)
 
@@ -58,7 +58,7 @@ class Comparison:
         return Expectation(found.limits, found.warnings)
 
     def _tolerance_of(self, asked: Asked) -> float:
-        from memscope.analysis.baseline import DEFAULT_TOLERANCE
+        from memscope.analysis.limits.baseline import DEFAULT_TOLERANCE
 
         named = (asked.tolerance, self._tolerance)
         return next((each for each in named if each is not None), DEFAULT_TOLERANCE)

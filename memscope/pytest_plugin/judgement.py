@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memscope.analysis.figure import Figure
-    from memscope.analysis.limits import Limit, Verdict
-    from memscope.analysis.machine_class import MachineClass
-    from memscope.analysis.timeline import Timeline
+    from memscope.analysis.limits.limits import Limit, Verdict
+    from memscope.analysis.limits.machine_class import MachineClass
+    from memscope.analysis.metrics.figure import Figure
+    from memscope.analysis.timeline.timeline import Timeline
     from memscope.pytest_plugin.comparison import Expectation
 
     Compare = Callable[[MachineClass], Expectation]
@@ -75,9 +75,9 @@ def judge_recordings(
     compare: Compare,
 ) -> Judgement:
     """The verdicts on the median of what was measured. ``compare`` gives more own limits."""
-    from memscope.analysis.machine_class import find_machine_class
-    from memscope.analysis.measure import measure
-    from memscope.analysis.median import median_figures
+    from memscope.analysis.limits.machine_class import find_machine_class
+    from memscope.analysis.metrics.measure import measure
+    from memscope.analysis.metrics.median import median_figures
 
     timelines = [_read(path) for path in paths]
     machine = find_machine_class(timelines[-1])
@@ -98,14 +98,14 @@ def judge_recordings(
 
 def read_figures(path: Path, limits: tuple[Limit, ...] = ()) -> dict[str, Figure]:
     """Figures of one recording, which may still be growing."""
-    from memscope.analysis.measure import measure
+    from memscope.analysis.metrics.measure import measure
 
     return measure(_read(path), limits)
 
 
 def _read(path: Path) -> Timeline:
-    from memscope.analysis.timeline import read_timeline
-    from memscope.recording import Recording
+    from memscope.analysis.timeline.timeline import read_timeline
+    from memscope.reader.recording import Recording
 
     with Recording(path) as recording:
         return read_timeline(recording)
@@ -116,7 +116,7 @@ def _values(measured: Sequence[Mapping[str, Figure]], name: str) -> tuple[float 
 
 
 def _judge(figures: Mapping[str, Figure], limits: tuple[Limit, ...]) -> tuple[Verdict, ...]:
-    from memscope.analysis.limits import judge
+    from memscope.analysis.limits.limits import judge
 
     if not limits:
         return ()

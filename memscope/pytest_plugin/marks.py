@@ -13,7 +13,7 @@ from memscope.pytest_plugin.places import marker_place
 if TYPE_CHECKING:
     import pytest
 
-    from memscope.analysis.limits import Limit
+    from memscope.analysis.limits.limits import Limit
 
 MARKER = "memscope"
 EXAMPLE = '@pytest.mark.memscope("memory.peak_bytes <= 2 GiB")'
@@ -47,7 +47,7 @@ def read_markers(item: pytest.Item, settings: Settings) -> Asked:
     levels = list(_levels(item))
     if not levels:
         return Asked(shared=settings.limits)
-    from memscope.analysis.limits import override
+    from memscope.analysis.limits.limits import override
 
     words = _read_words(item, levels)
     limits: tuple[Limit, ...] = ()
@@ -74,7 +74,7 @@ def _levels(item: pytest.Item) -> Iterator[list[pytest.Mark]]:
 
 
 def _read_limits(item: pytest.Item, markers: list[pytest.Mark]) -> tuple[Limit, ...]:
-    from memscope.analysis.limits import parse_limit
+    from memscope.analysis.limits.limits import parse_limit
 
     found: list[Limit] = []
     for marker in markers:
@@ -127,7 +127,7 @@ def _check(item: pytest.Item, asked: Asked, settings: Settings) -> None:
 
 
 def _left_of(shared: tuple[Limit, ...], own: tuple[Limit, ...]) -> tuple[Limit, ...]:
-    from memscope.analysis.limits import override
+    from memscope.analysis.limits.limits import override
 
     return override(own, shared)[len(own) :]
 

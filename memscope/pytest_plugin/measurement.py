@@ -16,11 +16,11 @@ from memscope.pytest_plugin.judgement import Judgement, judge_recordings, read_f
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memscope.analysis.figure import Figure
-    from memscope.analysis.limits import Limit
+    from memscope.analysis.limits.limits import Limit
+    from memscope.analysis.metrics.figure import Figure
     from memscope.pytest_plugin.judgement import Compare
     from memscope.pytest_plugin.marks import Asked
-    from memscope.writer import Recorder
+    from memscope.recorder.recorder import Recorder
 
 FLUSH_SECONDS = 60.0  # figures of a half-written recording would be wrong
 
@@ -59,7 +59,7 @@ class Measurement:
         if self.fault or self._recorder is not None:
             return
         try:
-            from memscope.writer import record
+            from memscope.recorder.recorder import record
 
             run = self.runs + 1 if self.asked.runs > 1 else None
             path = self._folder.path_for(self.test, run)

@@ -16,7 +16,7 @@ from memscope.errors import MemscopeError
 if TYPE_CHECKING:
     import pytest
 
-    from memscope.analysis.limits import Limit
+    from memscope.analysis.limits.limits import Limit
     from memscope.configuration import Configuration
 
 
@@ -128,7 +128,7 @@ def _merge_limits(
     texts, path = file
     if not (written or texts or configured.limits):
         return (), ()
-    from memscope.analysis.limits import override, parse_limits
+    from memscope.analysis.limits.limits import override, parse_limits
     from memscope.pytest_plugin.places import find_line
 
     named = override(parse_limits(written, "--memscope-limit"), parse_limits(texts, path))
@@ -158,7 +158,7 @@ def _existing(path: Path | None) -> Path | None:
 
 def _writable(path: Path | None) -> Path | None:
     if path is not None:
-        from memscope.whole_file import check_free
+        from memscope.atomic_file import check_free
 
         check_free(path, force=True)
     return path

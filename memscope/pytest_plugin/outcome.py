@@ -11,8 +11,8 @@ from memscope.units import format_value
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memscope.analysis.figure import Figure
-    from memscope.analysis.limits import Verdict
+    from memscope.analysis.limits.limits import Verdict
+    from memscope.analysis.metrics.figure import Figure
     from memscope.pytest_plugin.judgement import Judgement
     from memscope.pytest_plugin.measurement import Measurement
 

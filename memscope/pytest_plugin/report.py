@@ -11,8 +11,8 @@ from memscope.text import clean
 from memscope.units import format_bytes, format_value
 
 if TYPE_CHECKING:
-    from memscope.analysis.ledger import Ledger
-    from memscope.analysis.limits import Verdict
+    from memscope.analysis.ledger.ledger import Ledger
+    from memscope.analysis.limits.limits import Verdict
     from memscope.pytest_plugin.judgement import Judgement
 
 HOLDERS = 3
@@ -72,12 +72,12 @@ def describe_memory_error(path: Path, error: BaseException) -> list[str]:
 
 
 def _explain(path: Path, error: BaseException) -> list[str]:
-    from memscope.analysis.oom import explain_reading
-    from memscope.analysis.oom_recording import explain_timeline
-    from memscope.analysis.timeline import read_timeline
-    from memscope.cli.explanation_text import explanation_lines
-    from memscope.interop.oom_message import read_log
-    from memscope.recording import Recording
+    from memscope.analysis.diagnosis.log.explain import explain_reading
+    from memscope.analysis.diagnosis.recording.explain import explain_timeline
+    from memscope.analysis.timeline.timeline import read_timeline
+    from memscope.cli.text.explanation import explanation_lines
+    from memscope.interop.oom_log.reader import read_log
+    from memscope.reader.recording import Recording
 
     with Recording(path) as recording:
         explanation = explain_timeline(read_timeline(recording), recording.state)
@@ -98,7 +98,7 @@ def _describe_peak(path: Path) -> list[str]:
         return [f"memory at the peak: not known ({type(error).__name__}: {error})"]
     if not ledgers:
         return ["memory at the peak: not known (no device is recorded)"]
-    from memscope.cli.ledger import ledger_lines
+    from memscope.cli.text.ledger import ledger_lines
 
     lines = []
     for ledger in ledgers:
@@ -107,7 +107,7 @@ def _describe_peak(path: Path) -> list[str]:
 
 
 def _largest(ledger: Ledger) -> list[str]:
-    from memscope.cli.text import align
+    from memscope.cli.text.columns import align
 
     held = [line for line in ledger.total.leaves if line.bytes is not None and line.key != "free"]
     most = sorted(held, key=lambda line: -(line.bytes or 0))[:HOLDERS]
@@ -115,9 +115,9 @@ def _largest(ledger: Ledger) -> list[str]:
 
 
 def _ledgers_at_peak(path: Path) -> Sequence[Ledger]:
-    from memscope.analysis.ledger import make_ledgers
-    from memscope.analysis.timeline import read_timeline
-    from memscope.recording import Recording
+    from memscope.analysis.ledger.ledger import make_ledgers
+    from memscope.analysis.timeline.timeline import read_timeline
+    from memscope.reader.recording import Recording
 
     with Recording(path) as recording:
         return make_ledgers(read_timeline(recording, at="peak"))

@@ -11,8 +11,8 @@ from memscope.errors import MemscopeError
 from memscope.pytest_plugin.table import shared_lines, table_lines
 
 if TYPE_CHECKING:
-    from memscope.analysis.figure import Figure
-    from memscope.analysis.limits import Limit
+    from memscope.analysis.limits.limits import Limit
+    from memscope.analysis.metrics.figure import Figure
     from memscope.pytest_plugin.options import Settings
 
 RESULTS = "memscope-results.json"
@@ -61,7 +61,7 @@ class SessionResults:
         folder = self._settings.output
         if folder is None:
             return
-        from memscope.whole_file import appearing
+        from memscope.atomic_file import appearing
 
         result = {
             "limits": [limit.text for limit in self._settings.limits],
@@ -79,8 +79,8 @@ class SessionResults:
         path = self._settings.new_baseline
         if path is None:
             return
-        from memscope.analysis.baseline import write_baseline
-        from memscope.analysis.machine_class import MachineClass
+        from memscope.analysis.limits.baseline import write_baseline
+        from memscope.analysis.limits.machine_class import MachineClass
 
         passed = [each for each in self._outcomes.values() if _is_example(each)]
         if not passed:
@@ -116,15 +116,15 @@ def _is_example(outcome: dict[str, Any]) -> bool:
 
 
 def _limits(outcome: dict[str, Any]) -> tuple[Limit, ...]:
-    from memscope.analysis.limits import parse_limits
+    from memscope.analysis.limits.limits import parse_limits
 
     return parse_limits(limit["limit"] for limit in outcome["limits"])
 
 
 def _figures(outcome: dict[str, Any]) -> dict[str, Figure]:
     """What a test came to. Of what the process did before it, only what a limit of it names."""
-    from memscope.analysis.figure import Figure
-    from memscope.analysis.figures import find_definition
+    from memscope.analysis.metrics.figure import Figure
+    from memscope.analysis.metrics.figures import find_definition
 
     named = {limit.figure for limit in _limits(outcome)}
     found = {}

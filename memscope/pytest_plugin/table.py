@@ -10,7 +10,7 @@ from memscope.pytest_plugin.outcome import actual
 from memscope.text import clean
 
 if TYPE_CHECKING:
-    from memscope.analysis.limits import Limit
+    from memscope.analysis.limits.limits import Limit
 
 SHOWN = 20
 _WORST_FIRST = ("fail", "not measured", "warn", "not applicable", "pass")
@@ -18,7 +18,7 @@ _WORST_FIRST = ("fail", "not measured", "warn", "not applicable", "pass")
 
 def table_lines(outcomes: Sequence[dict[str, Any]]) -> list[str]:
     """One line a limit of a marked test, and a broken one of any; the worst first."""
-    from memscope.cli.text import align
+    from memscope.cli.text.columns import align
 
     rows = [
         (limit["verdict"], outcome["test"], limit["limit"], actual(limit))

@@ -14,13 +14,13 @@ from typing import Self
 
 import pyarrow as pa
 
-from memscope.batch import Batch
 from memscope.errors import MemscopeError
-from memscope.frames import Frame
-from memscope.header import Header, Segment
-from memscope.segment_names import next_name, possible_segments, thin_name
-from memscope.state import State
-from memscope.storage import CHUNK_BYTES, Scanner
+from memscope.format.batch import Batch
+from memscope.format.frames import Frame
+from memscope.format.header import Header, Segment
+from memscope.format.segment_names import next_name, possible_segments, thin_name
+from memscope.reader.scanner import CHUNK_BYTES, Scanner
+from memscope.reader.state import State
 
 ATTEMPTS = 5  # at opening a chain whose writer begins its next segment meanwhile
 

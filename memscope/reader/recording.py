@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterator
 from typing import Self
 
-from memscope.batch import Batch
-from memscope.chain import Chain
 from memscope.errors import MemscopeError
-from memscope.header import Header
-from memscope.state import State
+from memscope.format.batch import Batch
+from memscope.format.header import Header
+from memscope.reader.chain import Chain
+from memscope.reader.state import State
 
 
 class Recording:
@@ -57,6 +57,6 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
 
     Raises MemscopeError where it is none.
     """
-    from memscope.run_files import find_run
+    from memscope.reader.run_files import find_run
 
     return Recording(find_run(path).first)

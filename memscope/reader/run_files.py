@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memscope.errors import MemscopeError
-from memscope.header import Header
-from memscope.state import State
-from memscope.storage import Scanner, is_locked_by_writer
+from memscope.format.header import Header
+from memscope.reader.scanner import Scanner, is_locked_by_writer
+from memscope.reader.state import State
 
 PATTERN = "*.mscope"
 HEADER_BYTES = 1 << 20  # at most

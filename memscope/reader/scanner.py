@@ -17,9 +17,9 @@ from typing import Self
 
 import pyarrow as pa
 
-from memscope.batch import Batch
 from memscope.errors import MemscopeError
-from memscope.frames import (
+from memscope.format.batch import Batch
+from memscope.format.frames import (
     END,
     HEADER_KEY,
     MARKER,
@@ -30,8 +30,8 @@ from memscope.frames import (
     Incomplete,
     check_frame,
 )
-from memscope.header import Header, check_columns, parse_header
-from memscope.state import State, decide_state
+from memscope.format.header import Header, check_columns, parse_header
+from memscope.reader.state import State, decide_state
 
 try:
     import fcntl

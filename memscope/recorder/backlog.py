@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memscope import events
-from memscope.rows import Row, make_row
+from memscope.recorder.rows import Row, make_row
 
 # Rows that are never replaced by sums: they are rare, and a view without them would be wrong.
 KEPT = frozenset(

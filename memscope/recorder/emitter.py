@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from memscope import events
-from memscope.rows import Emit
+from memscope.recorder.rows import Emit
 
 
 class Emitter:

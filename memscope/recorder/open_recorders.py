@@ -9,7 +9,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memscope.writer import Recorder
+    from memscope.recorder.recorder import Recorder
 
 EXIT_SECONDS = 0.05
 

@@ -12,8 +12,8 @@ import os
 from pathlib import Path
 from typing import IO
 
+from memscope.atomic_file import check_free, writing
 from memscope.errors import MemscopeError
-from memscope.whole_file import check_free, writing
 
 try:
     import fcntl

@@ -16,16 +16,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
-from memscope.backlog import Backlog
-from memscope.emitter import Emitter
-from memscope.open_recorders import await_exit, open_recorders
-from memscope.output_file import check_writable
-from memscope.pin_signal import PinSignal
-from memscope.probe_list import Probe, ProbeList
-from memscope.retention import DEFAULT_KEEP_LAST, parse_keep_last
-from memscope.rows import Row, make_emit
-from memscope.segments import Segments
-from memscope.whole_file import writing
+from memscope.atomic_file import writing
+from memscope.recorder.backlog import Backlog
+from memscope.recorder.emitter import Emitter
+from memscope.recorder.open_recorders import await_exit, open_recorders
+from memscope.recorder.output_file import check_writable
+from memscope.recorder.pin_signal import PinSignal
+from memscope.recorder.probe_list import Probe, ProbeList
+from memscope.recorder.retention import DEFAULT_KEEP_LAST, parse_keep_last
+from memscope.recorder.rows import Row, make_emit
+from memscope.recorder.segments import Segments
 
 SAMPLE_SECONDS = 0.1  # between two looks of the writer's thread at probes and rows
 FLUSH_SECONDS = 0.5
@@ -135,7 +135,7 @@ class Recorder(Emitter):
 
     def _note_error(self, error: BaseException) -> None:
         """Record an exception on its way out where it says that memory ran out."""
-        from memscope.probes.oom_errors import record_error
+        from memscope.probes.torch.oom_errors import record_error
 
         record_error(self, error)
 
@@ -316,7 +316,7 @@ def _begin(path: Path, limit: int | None, *, force: bool) -> Segments:
     check_writable(path, force=force, to_force="force=True")
     with writing(path):
         if force and path.exists():
-            from memscope.chain import remove_recording
+            from memscope.reader.chain import remove_recording
 
             remove_recording(path)  # readers of the old file keep what they have
         absolute = Path(os.path.abspath(path))  # the program may go to another folder

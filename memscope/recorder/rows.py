@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from memscope import events
-from memscope.arrow import pa
+from memscope.format.arrow import pa
 
 Row = tuple[Any, ...]
 TRANSPOSED_ROWS = 512  # at once: the row objects of more do not stay in the processor's cache

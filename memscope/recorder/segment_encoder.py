@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from memscope.frames import BatchEncoder, encode_schema, event_schema
-from memscope.header import Segment, with_segment
+from memscope.format.frames import BatchEncoder, encode_schema, event_schema
+from memscope.format.header import Segment, with_segment
 
 
 class SegmentEncoder:

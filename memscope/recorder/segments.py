@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memscope import events
-from memscope.header import SEGMENT_FACT, Segment, new_header
-from memscope.output_file import OutputFile
-from memscope.retention import MARK, OOM, REMOVE, OldSegment, Retention
-from memscope.rows import Row, encode_rows, make_row, sound_rows
-from memscope.segment_encoder import SegmentEncoder
-from memscope.segment_names import free_names, next_name
+from memscope.format.header import SEGMENT_FACT, Segment, new_header
+from memscope.format.segment_names import free_names, next_name
+from memscope.recorder.output_file import OutputFile
+from memscope.recorder.retention import MARK, OOM, REMOVE, OldSegment, Retention
+from memscope.recorder.rows import Row, encode_rows, make_row, sound_rows
+from memscope.recorder.segment_encoder import SegmentEncoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from memscope.step_sums import LastMoves
-    from memscope.thinning import Thinner
+    from memscope.recorder.step_sums import LastMoves
+    from memscope.recorder.thinning import Thinner
 
 
 MAX_FACTS = 4096
@@ -233,8 +233,8 @@ class Segments:
         if action == REMOVE:
             self._remove(segment)
             return
-        from memscope.step_sums import LastMoves
-        from memscope.thinning import Thinner
+        from memscope.recorder.step_sums import LastMoves
+        from memscope.recorder.thinning import Thinner
 
         self._moves = self._moves or LastMoves()
         try:

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from memscope import events
-from memscope.backlog import KEPT
-from memscope.rows import encode_rows, make_row
+from memscope.recorder.backlog import KEPT
+from memscope.recorder.rows import encode_rows, make_row
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

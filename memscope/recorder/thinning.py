@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from memscope.arrow import decode_batch, pa
-from memscope.frames import HEADER_KEY, Incomplete, check_frame
-from memscope.header import Segment, parse_header
-from memscope.segment_encoder import SegmentEncoder
-from memscope.segment_names import thin_name
-from memscope.step_sums import LastMoves, thin
+from memscope.format.arrow import decode_batch, pa
+from memscope.format.frames import HEADER_KEY, Incomplete, check_frame
+from memscope.format.header import Segment, parse_header
+from memscope.format.segment_names import thin_name
+from memscope.recorder.segment_encoder import SegmentEncoder
+from memscope.recorder.step_sums import LastMoves, thin
 
 READ_BYTES = 1 << 18
 GATHERED_ROWS = 1 << 13

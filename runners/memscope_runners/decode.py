@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memscope.errors import MemscopeError
+from memscope_runners.checkpoint.progress import Progress, unseen
 from memscope_runners.decoder import Decoded, Decoder
 from memscope_runners.memory.allocators import check_allocator
 from memscope_runners.memory.choice import kind_of
 from memscope_runners.memory.parts import split_layout
 from memscope_runners.memory.policies import make_policy
-from memscope_runners.q8.progress import Progress, unseen
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 
 if TYPE_CHECKING:
-    from memscope.writer import Recorder
+    from memscope.recorder.recorder import Recorder
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ import torch
 from memscope import events
 from memscope.errors import OutOfMemory
 from memscope.plan import Needs, Plan, Window, advice
-from memscope.probes.oom_errors import find_problem, recorded_by_caller
+from memscope.probes.torch.oom_errors import find_problem, recorded_by_caller
+from memscope_runners.checkpoint.config import ModelConfig
+from memscope_runners.checkpoint.progress import Progress, unseen
 from memscope_runners.memory.allocators import Allocator, check_allocator, make_allocator
 from memscope_runners.memory.choice import kind_of, make_device
 from memscope_runners.memory.cuda_device import CudaDevice
@@ -25,12 +27,10 @@ from memscope_runners.memory.parts import Part, planned_buffers, split_layout
 from memscope_runners.memory.policies import make_policy
 from memscope_runners.memory.residency import Residency
 from memscope_runners.memory.static_pool import Planned
-from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.host_ops import HostOps
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.model import Model
 from memscope_runners.q8.ops import Ops
-from memscope_runners.q8.progress import Progress, unseen
 from memscope_runners.q8.sampler import greedy
 from memscope_runners.q8.slab import SlabLayout
 from memscope_runners.q8.weights import CheckpointSource
@@ -38,7 +38,7 @@ from memscope_runners.run_facts import record_facts
 from memscope_runners.settings import Settings
 
 if TYPE_CHECKING:
-    from memscope.writer import Recorder
+    from memscope.recorder.recorder import Recorder
 
 ALIGNMENT = 256
 LINK_SLABS = 16

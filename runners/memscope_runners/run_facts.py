@@ -16,7 +16,7 @@ from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 
 if TYPE_CHECKING:
-    from memscope.writer import Recorder
+    from memscope.recorder.recorder import Recorder
 
 WARMUP_STEPS = 2
 

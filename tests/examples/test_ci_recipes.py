@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
-from memscope.analysis.limits import parse_limits
+from memscope.analysis.limits.limits import parse_limits
 from memscope.cli.verbs import VERBS
 from memscope.configuration import read_limits_file
+from tests.paths import ROOT
 
-CI = Path(__file__).parents[2] / "examples" / "ci"
+CI = ROOT / "examples" / "ci"
 SCRIPT = CI / "check_against_main.sh"
 WORKFLOWS = ("github-actions.yml", "gitlab-ci.yml")
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.paths import ROOT
+
+EXAMPLES = ROOT / "examples"
 
 
 def run_example(name: str, path: Path, *options: str) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from memscope.atomic_file import appearing, check_free
 from memscope.errors import MemscopeError
-from memscope.whole_file import appearing, check_free
 
 
 def write(path: Path, text: str, *, force: bool = True) -> None:

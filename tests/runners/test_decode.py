@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from memscope import events
-from memscope.analysis.summary import Summary, summarize
-from memscope.analysis.timeline import Timeline, read_timeline
+from memscope.analysis.summary.summary import Summary, summarize
+from memscope.analysis.timeline.timeline import Timeline, read_timeline
 from memscope.errors import MemscopeError, OutOfMemory
-from memscope.recording import Recording
-from memscope.writer import Recorder
+from memscope.reader.recording import Recording
+from memscope.recorder.recorder import Recorder
+from memscope_runners.checkpoint.fetch import open_model
 from memscope_runners.decode import decode, prepare
 from memscope_runners.decoder import Decoded, Decoder
 from memscope_runners.memory.cuda_device import CudaDevice
-from memscope_runners.q8.fetch import open_model
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 

@@ -10,17 +10,17 @@ import pytest
 import torch
 
 from memscope import events
-from memscope.analysis.timeline import read_timeline
+from memscope.analysis.timeline.timeline import read_timeline
 from memscope.errors import OutOfMemory
-from memscope.recording import open_recording
+from memscope.reader.recording import open_recording
+from memscope_runners.checkpoint.checkpoint import open_checkpoint
+from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
+from memscope_runners.checkpoint.fetch import open_model
+from memscope_runners.checkpoint.synthetic import SyntheticModel
 from memscope_runners.decode import Request, decode
 from memscope_runners.decoder import Decoded, Decoder
 from memscope_runners.memory.cuda_device import CudaDevice
 from memscope_runners.memory.cuda_runtime import OUT_OF_MEMORY, CudaFailed, CudaRuntime
-from memscope_runners.q8.checkpoint import open_checkpoint
-from memscope_runners.q8.checkpoint_writer import write_checkpoint
-from memscope_runners.q8.fetch import open_model
-from memscope_runners.q8.synthetic import SyntheticModel
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 from tests.fakes import ListRecorder

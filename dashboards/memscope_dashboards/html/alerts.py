@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memscope.analysis.summary import Summary
-from memscope.analysis.timeline import OutOfMemory, Timeline
+from memscope.analysis.summary.summary import Summary
+from memscope.analysis.timeline.timeline import OutOfMemory, Timeline
 from memscope.units import format_bytes
 from memscope_dashboards.html.markup import escape
 

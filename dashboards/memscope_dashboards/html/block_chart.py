@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from memscope.analysis.block_picture import BlockPicture, Panel, PictureCell, PictureRow
+from memscope.analysis.memory_map.block_picture import BlockPicture, Panel, PictureCell, PictureRow
 from memscope.units import format_bytes
 from memscope_dashboards.html.chart import ByteAxis, Chart, style
 from memscope_dashboards.html.markup import escape

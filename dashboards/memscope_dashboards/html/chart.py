@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from memscope.analysis.series import Series, SeriesBuilder
+from memscope.analysis.timeline.series import Series, SeriesBuilder
 from memscope.units import BYTE_UNITS
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, sans-serif'

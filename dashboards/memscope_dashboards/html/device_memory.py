@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memscope.analysis.memory import Device
-from memscope.analysis.program import MetricSeries, metric_series
-from memscope.analysis.series import Floats, Series
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.metrics.memory import Device
+from memscope.analysis.summary.program import MetricSeries, metric_series
+from memscope.analysis.timeline.series import Floats, Series
+from memscope.analysis.timeline.timeline import Timeline
 from memscope_dashboards.html.chart import thin
 
 # Column of the steps, words, colour; from the bottom of the stack up

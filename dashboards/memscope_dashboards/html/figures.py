@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memscope.analysis.block_picture import recorded_picture
-from memscope.analysis.program import has_window
-from memscope.analysis.residency_map import ResidencyMap
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.memory_map.block_picture import recorded_picture
+from memscope.analysis.summary.program import has_window
+from memscope.analysis.summary.residency_map import ResidencyMap
+from memscope.analysis.timeline.timeline import Timeline
 from memscope_dashboards.html.block_chart import draw_blocks
 from memscope_dashboards.html.chart import Chart
 from memscope_dashboards.html.memory_chart import draw_memory

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memscope.analysis.ledger import Ledger
-from memscope.analysis.ledger_lines import Line
-from memscope.analysis.summary import Summary
+from memscope.analysis.ledger.ledger import Ledger
+from memscope.analysis.ledger.lines import Line
+from memscope.analysis.summary.summary import Summary
 from memscope.units import format_bytes
 from memscope_dashboards.html.markup import escape
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from memscope.analysis.fragmentation_series import UnusedMemory, unused_memory
-from memscope.analysis.memory import Device, find_device
-from memscope.analysis.series import Series
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.metrics.fragmentation_series import UnusedMemory, unused_memory
+from memscope.analysis.metrics.memory import Device, find_device
+from memscope.analysis.timeline.series import Series
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.units import format_bytes
 from memscope_dashboards.html.chart import ByteAxis, Chart, style
 from memscope_dashboards.html.device_memory import Band, DeviceMemory, Line, read_device_memory

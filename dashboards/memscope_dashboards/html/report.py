@@ -10,9 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 from plotly.offline import get_plotlyjs
 
-from memscope.analysis.residency_map import ResidencyMap
-from memscope.analysis.summary import Summary
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.summary.residency_map import ResidencyMap
+from memscope.analysis.summary.summary import Summary
+from memscope.analysis.timeline.timeline import Timeline
 from memscope_dashboards.html.alerts import render_alerts
 from memscope_dashboards.html.chart import Chart
 from memscope_dashboards.html.facts import render_facts, subtitle, title

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from memscope.analysis.residency_map import ResidencyMap
+from memscope.analysis.summary.residency_map import ResidencyMap
 from memscope_dashboards.html.chart import Chart, style
 
 TITLE = "Which layers had to be uploaded"

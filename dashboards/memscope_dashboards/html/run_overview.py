@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from memscope.analysis.alignment import STEP, Alignment, Curve
-from memscope.analysis.run_summary import Process, RunSummary
+from memscope.analysis.summary.alignment import STEP, Alignment, Curve
+from memscope.analysis.summary.run_summary import Process, RunSummary
 from memscope.units import format_bytes
 from memscope_dashboards.html.chart import ByteAxis, Chart, style
 from memscope_dashboards.html.markup import escape

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memscope.analysis.explanation import Advice, Explanation, Share
-from memscope.analysis.snapshot_picture import SnapshotPicture
+from memscope.analysis.diagnosis.explanation import Advice, Explanation, Share
+from memscope.analysis.diagnosis.snapshot.picture import SnapshotPicture
 from memscope.units import format_bytes
 from memscope_dashboards.html.block_chart import draw_blocks
 from memscope_dashboards.html.markup import escape, plain

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from memscope.analysis.program import has_window
-from memscope.analysis.series import Series
-from memscope.analysis.timeline import Steps, Timeline
-from memscope.analysis.weight_pool import why_no_calls
-from memscope.analysis.window_figures import why_no_durations
+from memscope.analysis.metrics.weight_pool import why_no_calls
+from memscope.analysis.metrics.window_figures import why_no_durations
+from memscope.analysis.summary.program import has_window
+from memscope.analysis.timeline.series import Series
+from memscope.analysis.timeline.timeline import Steps, Timeline
 from memscope_dashboards.html.chart import Chart, style, thin
 
 NO_STEP = "No step has ended in this recording: nothing to draw."

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memscope.analysis.absent import absent_defaults, unjudged_words
-from memscope.analysis.figure import Figure
-from memscope.analysis.figures import find_definition
-from memscope.analysis.limits import Verdict
-from memscope.analysis.summary import Summary
+from memscope.analysis.limits.limits import Verdict
+from memscope.analysis.metrics.figure import Figure
+from memscope.analysis.metrics.figures import find_definition
+from memscope.analysis.summary.absent import absent_defaults, unjudged_words
+from memscope.analysis.summary.summary import Summary
 from memscope.units import format_value
 from memscope_dashboards.html.markup import escape
 

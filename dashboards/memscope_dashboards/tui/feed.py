@@ -13,14 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from memscope.analysis.layer_states import LayerStates, find_layer_states
-from memscope.analysis.memory import Device, find_device
-from memscope.analysis.program import Program, describe_program
-from memscope.analysis.summary import Summary, summarize
-from memscope.analysis.timeline import Steps, Timeline
-from memscope.chain import Chain
+from memscope.analysis.metrics.memory import Device, find_device
+from memscope.analysis.summary.layer_states import LayerStates, find_layer_states
+from memscope.analysis.summary.program import Program, describe_program
+from memscope.analysis.summary.summary import Summary, summarize
+from memscope.analysis.timeline.timeline import Steps, Timeline
 from memscope.errors import MemscopeError
-from memscope.storage import State
+from memscope.reader.chain import Chain
+from memscope.reader.scanner import State
 
 READ_BYTES = 1 << 20
 BUDGET_NS = 200_000_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memscope.analysis.figure import Figure
+from memscope.analysis.metrics.figure import Figure
 from memscope.units import format_value
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Span

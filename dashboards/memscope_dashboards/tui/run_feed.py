@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from memscope.analysis.run_summary import RunSummary, summarize_run
-from memscope.analysis.summary import Summary
+from memscope.analysis.summary.run_summary import RunSummary, summarize_run
+from memscope.analysis.summary.summary import Summary
 from memscope.errors import MemscopeError
-from memscope.run_files import RunFiles, find_run
+from memscope.reader.run_files import RunFiles, find_run
 from memscope_dashboards.tui.feed import PERIOD_S, Feed, Snapshot
 
 LOOK_S = 1.0  # between two looks for processes

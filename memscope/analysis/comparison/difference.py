@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memscope.analysis.figure import Figure
-from memscope.analysis.limits import Verdict, judge, parse_limit
-from memscope.analysis.run_settings import Setting
+from memscope.analysis.comparison.run_settings import Setting
+from memscope.analysis.limits.limits import Verdict, judge, parse_limit
+from memscope.analysis.metrics.figure import Figure
 from memscope.errors import MemscopeError
 
 PREFIX = "diff."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memscope.analysis.difference import Change, Difference
-from memscope.analysis.figure import Figure
-from memscope.analysis.run_settings import compare_settings
-from memscope.analysis.summary import Summary
+from memscope.analysis.comparison.difference import Change, Difference
+from memscope.analysis.comparison.run_settings import compare_settings
+from memscope.analysis.metrics.figure import Figure
+from memscope.analysis.summary.summary import Summary
 
 
 def diff_recordings(before: Summary, after: Summary) -> Difference:

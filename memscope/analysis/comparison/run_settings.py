@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memscope.analysis.summary import Summary
-from memscope.analysis.versions import find_versions
-from memscope.header import Header
+from memscope.analysis.comparison.versions import find_versions
+from memscope.analysis.summary.summary import Summary
+from memscope.format.header import Header
 
 Plain = str | int | float | None
 

@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import IO, Any
 
-from memscope.analysis.difference import Change, Difference
+from memscope.analysis.comparison.difference import Change, Difference
 from memscope.errors import MemscopeError
-from memscope.interop.guarded import examine
+from memscope.interop.snapshot.guarded import examine
 
-_TARGET = "memscope.analysis.diff_snapshots:measure_stream"
+_TARGET = "memscope.analysis.comparison.snapshots:measure_stream"
 MOST_GROUPS = 10_000
 REST = "all the others"
 NO_HISTORY = "no history was recorded that the peak could be replayed from"
@@ -42,8 +42,8 @@ def compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> Difference:
 
 def measure_stream(stream: IO[bytes], size: int) -> dict[str, Any]:
     """The child's part: figures of a snapshot and its live bytes by holder."""
-    from memscope.analysis.snapshot_analysis import analyse_snapshot
-    from memscope.interop.torch_snapshot import read_snapshot
+    from memscope.analysis.diagnosis.snapshot.analysis import analyse_snapshot
+    from memscope.interop.snapshot.snapshot import read_snapshot
 
     snapshot = read_snapshot(stream, size)
     if not snapshot.devices:
@@ -73,7 +73,7 @@ def measure_stream(stream: IO[bytes], size: int) -> dict[str, Any]:
 
 
 def _stack_groups(found: list[Any]) -> dict[str, int]:
-    from memscope.analysis.holders import by_stack
+    from memscope.analysis.memory_map.holders import by_stack
 
     groups: dict[str, int] = {}
     for each in found:
@@ -84,7 +84,7 @@ def _stack_groups(found: list[Any]) -> dict[str, int]:
 
 
 def _named_groups(found: list[Any], by: str) -> dict[str, int]:
-    from memscope.analysis.holders import by_label, by_stream
+    from memscope.analysis.memory_map.holders import by_label, by_stream
 
     make = by_label if by == "label" else by_stream
     groups: dict[str, int] = {}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from memscope.analysis.explanation import Advice
-from memscope.analysis.oom_counsel import (
+from memscope.analysis.diagnosis.counsel import (
     SNAPSHOT,
     Counsel,
     empty_cache,
@@ -14,8 +13,9 @@ from memscope.analysis.oom_counsel import (
     own_memory,
     who,
 )
-from memscope.analysis.oom_pool_advice import fragmentation, pending_frees, private_pools
-from memscope.analysis.oom_situation import Situation, torch_size
+from memscope.analysis.diagnosis.explanation import Advice
+from memscope.analysis.diagnosis.pool_advice import fragmentation, pending_frees, private_pools
+from memscope.analysis.diagnosis.situation import Situation, torch_size
 
 # What a message does not say of memory outside torch: of all of it, or of other programs' alone.
 UNNAMED = (

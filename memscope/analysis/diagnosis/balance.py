@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from memscope.interop.oom_formats import OomMessage
-from memscope.interop.sizes import Size
+from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.sizes import Size
 
 # The driver hands out pages of 2 MiB: what is free beyond the request by less is no evidence.
 PAGE_BYTES = 2 << 20

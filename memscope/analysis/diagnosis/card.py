@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memscope.analysis.explanation import Share
-from memscope.analysis.oom_balance import Balance
+from memscope.analysis.diagnosis.balance import Balance
+from memscope.analysis.diagnosis.explanation import Share
 
 # What rounding to 0.01 GiB may leave over between four figures.
 _ROUNDING_BYTES = 24 << 20

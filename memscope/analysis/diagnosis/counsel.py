@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from memscope.analysis.explanation import Advice
-from memscope.analysis.oom_situation import Situation, torch_size
+from memscope.analysis.diagnosis.explanation import Advice
+from memscope.analysis.diagnosis.situation import Situation, torch_size
 
 WHO_HOLDS_IT = "nvidia-smi --query-compute-apps=pid,used_memory --format=csv"
 WHO_HOLDS_IT_HIP = "rocm-smi --showpids"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memscope.analysis.explanation import Advice
-from memscope.analysis.oom_counsel import (
+from memscope.analysis.diagnosis.counsel import (
     SNAPSHOT,
     Counsel,
     empty_cache,
     no_allocator_setting,
     own_memory,
 )
-from memscope.analysis.oom_situation import Situation
+from memscope.analysis.diagnosis.explanation import Advice
+from memscope.analysis.diagnosis.situation import Situation
 
 
 def fragmentation(situation: Situation) -> Counsel:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memscope.analysis.explanation import Advice
-from memscope.analysis.oom_situation import Situation, lower_share, torch_size
-from memscope.analysis.server_share import card_total
+from memscope.analysis.diagnosis.explanation import Advice
+from memscope.analysis.diagnosis.server_share import card_total
+from memscope.analysis.diagnosis.situation import Situation, lower_share, torch_size
 
 # Diagnoses in which more room on the card, outside the server's share, would have helped.
 _ROOM_HELPS = ("fragmentation", "shortage", "private_pools", "pending_frees")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memscope.analysis.explanation import Advice
-from memscope.analysis.oom_situation import raise_share, torch_size
-from memscope.interop.log_context import LogContext
+from memscope.analysis.diagnosis.explanation import Advice
+from memscope.analysis.diagnosis.situation import raise_share, torch_size
+from memscope.interop.oom_log.context import LogContext
 
 _FLAG = "--gpu-memory-utilization"
 # More than this share of a card is not to be had: context and libraries take the rest.

@@ -6,9 +6,9 @@ import math
 import re
 from dataclasses import dataclass
 
-from memscope.analysis.oom_balance import Balance
-from memscope.interop.log_context import LogContext
-from memscope.interop.oom_formats import OomMessage
+from memscope.analysis.diagnosis.balance import Balance
+from memscope.interop.oom_log.context import LogContext
+from memscope.interop.oom_log.formats.torch import OomMessage
 
 _ALLOCATORS = {
     "": "PYTORCH_CUDA_ALLOC_CONF",

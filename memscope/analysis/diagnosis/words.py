@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memscope.analysis.oom_situation import Situation, torch_size
+from memscope.analysis.diagnosis.situation import Situation, torch_size
 
 _LARGEST_CARD_BYTES = 1 << 40
 _NO_ROOM = "As a rule the pool of torch or of the server had left it no room on the card."

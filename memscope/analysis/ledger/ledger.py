@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memscope.analysis.ledger_lines import MEASURED, PARTIAL, Line, absent, divide, read
-from memscope.analysis.ledger_outside import outside_lines
-from memscope.analysis.ledger_torch import torch_line
-from memscope.analysis.memory import Device, find_device
-from memscope.analysis.rare_rows import as_count
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.ledger.lines import MEASURED, PARTIAL, Line, absent, divide, read
+from memscope.analysis.ledger.outside import outside_lines
+from memscope.analysis.ledger.torch import torch_line
+from memscope.analysis.metrics.memory import Device, find_device
+from memscope.analysis.timeline.rare_rows import as_count
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.units import format_seconds
 
 MAX_PROCESSES = 16

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from memscope.probes.machine import Card, MachineReading
+from memscope.probes.nvml.machine import Card, MachineReading
 from memscope.probes.process_table import ProcessEntry
 
 SMALL_BYTES = 1 << 20

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memscope.analysis.ledger_lines import PARTIAL, Line, absent, divide, read
-from memscope.analysis.rare_rows import as_count
-from memscope.analysis.series import Series
-from memscope.analysis.timeline import Timeline
-from memscope.probes.cupti_records import BINDINGS
+from memscope.analysis.ledger.lines import PARTIAL, Line, absent, divide, read
+from memscope.analysis.timeline.rare_rows import as_count
+from memscope.analysis.timeline.series import Series
+from memscope.analysis.timeline.timeline import Timeline
+from memscope.probes.cupti.records import BINDINGS
 
 MAX_LIBRARIES = 16
 SETTLE_NS = 1_000_000_000

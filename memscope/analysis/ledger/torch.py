@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memscope.analysis.ledger_lines import Line, absent, divide, read
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.ledger.lines import Line, absent, divide, read
+from memscope.analysis.timeline.timeline import Timeline
 
 MODEL = (
     ("weights", "weights"),

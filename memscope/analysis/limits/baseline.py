@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memscope.analysis.baseline_file import MACHINE, read_machine, write_file
-from memscope.analysis.expected import BETTER, Expected, find_better
-from memscope.analysis.figure import Figure
-from memscope.analysis.figures import find_definition
-from memscope.analysis.limits import Limit
-from memscope.analysis.machine_class import MachineClass
-from memscope.analysis.quantity import parse_quantity
-from memscope.analysis.written_value import parse_value
+from memscope.analysis.limits.baseline_file import MACHINE, read_machine, write_file
+from memscope.analysis.limits.expected import BETTER, Expected, find_better
+from memscope.analysis.limits.limits import Limit
+from memscope.analysis.limits.machine_class import MachineClass
+from memscope.analysis.limits.written_value import parse_value
+from memscope.analysis.metrics.figure import Figure
+from memscope.analysis.metrics.figures import find_definition
+from memscope.analysis.metrics.quantity import parse_quantity
 from memscope.configuration import parse_tolerance, read_toml
 from memscope.errors import MemscopeError
 from memscope.text import clean

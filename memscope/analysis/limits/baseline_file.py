@@ -8,12 +8,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from memscope.analysis.expected import Expected
-from memscope.analysis.machine_class import MachineClass
-from memscope.analysis.written_value import write_value
+from memscope.analysis.limits.expected import Expected
+from memscope.analysis.limits.machine_class import MachineClass
+from memscope.analysis.limits.written_value import write_value
+from memscope.atomic_file import appearing
 from memscope.errors import MemscopeError
 from memscope.units import format_bytes
-from memscope.whole_file import appearing
 
 MACHINE = "memscope"
 _HEAD = """\

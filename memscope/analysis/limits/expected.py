@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memscope.analysis.figure_definition import IN_NO_OTHER_RUN, ON_ANY_MACHINE, ON_ONE_CLASS
-from memscope.analysis.figures import FigureDefinition, find_definition
-from memscope.analysis.limits import Limit
-from memscope.analysis.memory_figures import SLACK_GROWTH, SLACK_RATIO
-from memscope.analysis.quantity import parse_quantity
+from memscope.analysis.limits.limits import Limit
+from memscope.analysis.metrics.figure_definition import (
+    IN_NO_OTHER_RUN,
+    ON_ANY_MACHINE,
+    ON_ONE_CLASS,
+)
+from memscope.analysis.metrics.figures import FigureDefinition, find_definition
+from memscope.analysis.metrics.memory_figures import SLACK_GROWTH, SLACK_RATIO
+from memscope.analysis.metrics.quantity import parse_quantity
 from memscope.units import format_value
 
 BETTER = ("lower", "higher")

@@ -12,12 +12,22 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from memscope.analysis.figure import Figure, value_words
-from memscope.analysis.figures import FIGURES, DefaultLimit, FigureDefinition, find_definition
-from memscope.analysis.quantity import Quantity, parse_quantity
-from memscope.analysis.written_value import example_value, is_per_second, parse_value, per_second
+from memscope.analysis.limits.written_value import (
+    example_value,
+    is_per_second,
+    parse_value,
+    per_second,
+)
+from memscope.analysis.metrics.figure import Figure, value_words
+from memscope.analysis.metrics.figures import (
+    FIGURES,
+    DefaultLimit,
+    FigureDefinition,
+    find_definition,
+)
+from memscope.analysis.metrics.quantity import Quantity, parse_quantity
 from memscope.errors import MemscopeError
-from memscope.storage import State
+from memscope.reader.scanner import State
 from memscope.text import clean
 
 PASS, WARN, FAIL = "pass", "warn", "fail"

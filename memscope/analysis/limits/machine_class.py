@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memscope.analysis.memory import find_device
-from memscope.analysis.timeline import Timeline
-from memscope.analysis.versions import find_versions
+from memscope.analysis.comparison.versions import find_versions
+from memscope.analysis.metrics.memory import find_device
+from memscope.analysis.timeline.timeline import Timeline
 
 SAME_SHARE = 0.02  # cards of one model differ by less
 

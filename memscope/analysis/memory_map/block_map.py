@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.memory_map import MemoryMap
-from memscope.interop.torch_snapshot import ALLOCATED, INACTIVE, PENDING
+from memscope.analysis.memory_map.memory_map import MemoryMap
+from memscope.interop.snapshot.snapshot import ALLOCATED, INACTIVE, PENDING
 from memscope.units import format_bytes
 
 Numbers = npt.NDArray[np.int64]

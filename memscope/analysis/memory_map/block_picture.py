@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.block_map import Cells, read_cells
-from memscope.analysis.holders import name_stack, name_stream
-from memscope.analysis.recorded_map import recorded_map
-from memscope.interop.torch_snapshot import ALLOCATED, INACTIVE, PENDING
+from memscope.analysis.memory_map.block_map import Cells, read_cells
+from memscope.analysis.memory_map.holders import name_stack, name_stream
+from memscope.analysis.memory_map.recorded_map import recorded_map
+from memscope.interop.snapshot.snapshot import ALLOCATED, INACTIVE, PENDING
 
 if TYPE_CHECKING:
-    from memscope.analysis.memory_map import MemoryMap
-    from memscope.analysis.timeline import Timeline
-    from memscope.interop.snapshot_values import PoolId, Stacks
+    from memscope.analysis.memory_map.memory_map import MemoryMap
+    from memscope.analysis.timeline.timeline import Timeline
+    from memscope.interop.snapshot.values import PoolId, Stacks
 
 Numbers = npt.NDArray[np.int64]
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.memory_map import (
+from memscope.analysis.memory_map.memory_map import (
     LARGE_PAGE_BYTES,
     SMALL_SEGMENT_BYTES,
     MemoryMap,
 )
-from memscope.interop.torch_snapshot import ALLOCATED, INACTIVE, PENDING
+from memscope.interop.snapshot.snapshot import ALLOCATED, INACTIVE, PENDING
 
 Numbers = npt.NDArray[np.int64]
 

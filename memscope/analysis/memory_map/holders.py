@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.memory_map import MemoryMap
-from memscope.interop.snapshot_values import Stacks
+from memscope.analysis.memory_map.memory_map import MemoryMap
+from memscope.interop.snapshot.values import Stacks
 
 Numbers = npt.NDArray[np.int64]
 

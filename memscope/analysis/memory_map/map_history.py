@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.memory_map import (
+from memscope.analysis.memory_map.memory_map import (
     LARGE_PAGE_BYTES,
     ROUNDING_BYTES,
     SMALL_BYTES,
@@ -20,7 +20,9 @@ from memscope.analysis.memory_map import (
     last_allocations,
     round_size,
 )
-from memscope.interop.snapshot_trace import (
+from memscope.interop.snapshot.snapshot import ALLOCATED, INACTIVE, PENDING, Blocks, Segments
+from memscope.interop.snapshot.tables import join, take
+from memscope.interop.snapshot.trace import (
     ALLOC,
     FREE_COMPLETED,
     FREE_REQUESTED,
@@ -30,8 +32,6 @@ from memscope.interop.snapshot_trace import (
     SEGMENT_UNMAP,
     Trace,
 )
-from memscope.interop.tables import join, take
-from memscope.interop.torch_snapshot import ALLOCATED, INACTIVE, PENDING, Blocks, Segments
 
 Numbers = npt.NDArray[np.int64]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from memscope.interop.snapshot_trace import ALLOC, Trace
-from memscope.interop.tables import take
-from memscope.interop.torch_snapshot import INACTIVE, Blocks, Segments, Snapshot
+from memscope.interop.snapshot.snapshot import INACTIVE, Blocks, Segments, Snapshot
+from memscope.interop.snapshot.tables import take
+from memscope.interop.snapshot.trace import ALLOC, Trace
 
 Numbers = npt.NDArray[np.int64]
 

@@ -13,15 +13,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.map_rows import UNKNOWN_STATE, MapRows, MapTable
-from memscope.analysis.memory_map import MemoryMap, map_at_end
-from memscope.analysis.rare_rows import as_count
-from memscope.interop.snapshot_values import Stacks
-from memscope.interop.tables import take
-from memscope.interop.torch_snapshot import INACTIVE, Blocks, Segments, Snapshot
+from memscope.analysis.memory_map.memory_map import MemoryMap, map_at_end
+from memscope.analysis.timeline.map_rows import UNKNOWN_STATE, MapRows, MapTable
+from memscope.analysis.timeline.rare_rows import as_count
+from memscope.interop.snapshot.snapshot import INACTIVE, Blocks, Segments, Snapshot
+from memscope.interop.snapshot.tables import take
+from memscope.interop.snapshot.values import Stacks
 
 if TYPE_CHECKING:
-    from memscope.analysis.timeline import Timeline
+    from memscope.analysis.timeline.timeline import Timeline
 
 Numbers = npt.NDArray[np.int64]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.figure import (
+from memscope.analysis.metrics.figure import (
     Highest,
     Measured,
     Missing,
@@ -15,10 +15,10 @@ from memscope.analysis.figure import (
     highest_of,
     on_devices,
 )
-from memscope.analysis.flushes import Flushes
-from memscope.analysis.memory import find_device, find_devices
-from memscope.analysis.series import Series
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.metrics.memory import find_device, find_devices
+from memscope.analysis.timeline.flushes import Flushes
+from memscope.analysis.timeline.series import Series
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.units import format_bytes
 
 LEAST_GAP_BYTES = 256 << 20

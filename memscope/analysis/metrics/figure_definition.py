@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from memscope.analysis.figure import Highest, Measured, Negligible
-from memscope.analysis.residency import Residency
-from memscope.analysis.timeline import Timeline
-from memscope.analysis.weight_pool import WeightPool
+from memscope.analysis.metrics.figure import Highest, Measured, Negligible
+from memscope.analysis.metrics.residency import Residency
+from memscope.analysis.metrics.weight_pool import WeightPool
+from memscope.analysis.timeline.timeline import Timeline
 
 # Where the same program gives the same value again, so that a baseline may hold it.
 ON_ANY_MACHINE = "on any machine"  # counted, or a share or size that the program itself sets

@@ -6,21 +6,21 @@ figure that nothing records yet says what would record it.
 
 from __future__ import annotations
 
-from memscope.analysis.figure import Figure, Missing, make_figure
-from memscope.analysis.figure_definition import DefaultLimit, FigureDefinition, Results
-from memscope.analysis.growth import unit_measured
-from memscope.analysis.memory_figures import (
+from memscope.analysis.metrics.figure import Figure, Missing, make_figure
+from memscope.analysis.metrics.figure_definition import DefaultLimit, FigureDefinition, Results
+from memscope.analysis.metrics.growth import unit_measured
+from memscope.analysis.metrics.memory_figures import (
     ALLOCATOR_FIGURES,
     FRAGMENTATION_FIGURES,
     GROWTH_FIGURES,
     HOST_FIGURES,
     MEMORY_FIGURES,
 )
-from memscope.analysis.residency import analyse_residency
-from memscope.analysis.serving_figures import KV_FIGURES, OOM_FIGURES
-from memscope.analysis.timeline import Timeline
-from memscope.analysis.weight_pool import WeightPool, analyse_weight_pool, hit_rate
-from memscope.analysis.window_figures import POOL_FIGURES, RESIDENCY_FIGURES, STEP_FIGURES
+from memscope.analysis.metrics.residency import analyse_residency
+from memscope.analysis.metrics.serving_figures import KV_FIGURES, OOM_FIGURES
+from memscope.analysis.metrics.weight_pool import WeightPool, analyse_weight_pool, hit_rate
+from memscope.analysis.metrics.window_figures import POOL_FIGURES, RESIDENCY_FIGURES, STEP_FIGURES
+from memscope.analysis.timeline.timeline import Timeline
 
 __all__ = ["FIGURES", "DefaultLimit", "Figure", "FigureDefinition", "figures", "find_definition"]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memscope.analysis.figure import Measured, Missing
-from memscope.analysis.fragmentation import buckets, external_fragmentation
-from memscope.analysis.memory import find_device
-from memscope.analysis.recorded_map import recorded_map
-from memscope.analysis.series import Series
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.memory_map.fragmentation import buckets, external_fragmentation
+from memscope.analysis.memory_map.recorded_map import recorded_map
+from memscope.analysis.metrics.figure import Measured, Missing
+from memscope.analysis.metrics.memory import find_device
+from memscope.analysis.timeline.series import Series
+from memscope.analysis.timeline.timeline import Timeline
 
 _NO_MAP = Missing("the allocator's map is not recorded: it is only where memory ran out")
 _HOST = Missing("torch's caching allocator serves GPUs, and this is a host device", False)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.figure import Highest, Missing, Negligible, highest_of
-from memscope.analysis.memory import find_device, find_devices
-from memscope.analysis.series import Series
-from memscope.analysis.timeline import Timeline
-from memscope.analysis.written_value import per_second
+from memscope.analysis.limits.written_value import per_second
+from memscope.analysis.metrics.figure import Highest, Missing, Negligible, highest_of
+from memscope.analysis.metrics.memory import find_device, find_devices
+from memscope.analysis.timeline.series import Series
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.units import format_seconds
 
 MAX_FLOORS = 300

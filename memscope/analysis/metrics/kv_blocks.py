@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from memscope.analysis.figure import Measured, Missing
-from memscope.analysis.serving_rows import HELD, UNUSED
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.metrics.figure import Measured, Missing
+from memscope.analysis.timeline.serving_rows import HELD, UNUSED
+from memscope.analysis.timeline.timeline import Timeline
 
 FACT = "kv"
 NO_BLOCK = Missing("no KV block is recorded")

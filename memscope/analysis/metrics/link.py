@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memscope.analysis.figure import Measured, Missing
-from memscope.analysis.memory import find_device
-from memscope.analysis.residency import NO_WINDOW, ONLY_WARMUP
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.metrics.figure import Measured, Missing
+from memscope.analysis.metrics.memory import find_device
+from memscope.analysis.metrics.residency import NO_WINDOW, ONLY_WARMUP
+from memscope.analysis.timeline.timeline import Timeline
 
 ON_HOST = Missing("on a host device a copy crosses no link")
 NO_RATE = Missing("the link's pinned rate at this copy size is not recorded")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from memscope.analysis.figure import Figure, Highest, Missing, highest_of, make_figure
-from memscope.analysis.figures import figures
-from memscope.analysis.growth import measure_growth, unit_measured
-from memscope.analysis.limits import Limit
-from memscope.analysis.memory import find_device
-from memscope.analysis.metric_names import BY_NAME, PEAK_REGISTERS
-from memscope.analysis.metrics import MetricReadings
-from memscope.analysis.quantity import Quantity, Term
-from memscope.analysis.timeline import Timeline
-from memscope.analysis.written_value import per_step
+from memscope.analysis.limits.limits import Limit
+from memscope.analysis.limits.written_value import per_step
+from memscope.analysis.metrics.figure import Figure, Highest, Missing, highest_of, make_figure
+from memscope.analysis.metrics.figures import figures
+from memscope.analysis.metrics.growth import measure_growth, unit_measured
+from memscope.analysis.metrics.memory import find_device
+from memscope.analysis.metrics.metric_names import BY_NAME, PEAK_REGISTERS
+from memscope.analysis.metrics.quantity import Quantity, Term
+from memscope.analysis.timeline.metrics import MetricReadings
+from memscope.analysis.timeline.timeline import Timeline
 
 NO_STEP_AFTER_WARMUP = "no reading of it was taken within a step after warm-up"
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from memscope.analysis.figure import Figure
+from memscope.analysis.metrics.figure import Figure
 
 
 def median_figures(measured: Sequence[Mapping[str, Figure]]) -> dict[str, Figure]:

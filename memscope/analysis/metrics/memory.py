@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memscope.analysis.figure import Highest, Measured, Missing, highest_of
-from memscope.analysis.readings import MAX_BYTES
-from memscope.analysis.series import Series
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.metrics.figure import Highest, Measured, Missing, highest_of
+from memscope.analysis.timeline.readings import MAX_BYTES
+from memscope.analysis.timeline.series import Series
+from memscope.analysis.timeline.timeline import Timeline
 
 NO_DEVICE = Missing("no device is recorded")
 NO_PEAK = Missing("driver calls of old steps are sums alone, or older than is kept")

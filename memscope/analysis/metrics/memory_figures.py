@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from memscope.analysis.allocator import (
+from memscope.analysis.metrics.allocator import (
     cache_ratio,
     flushes_in_steps,
     rounding_ratio,
     swing_ratio,
 )
-from memscope.analysis.figure_definition import (
+from memscope.analysis.metrics.figure_definition import (
     IN_NO_OTHER_RUN,
     ON_ONE_CLASS,
     DefaultLimit,
     FigureDefinition,
     Measure,
 )
-from memscope.analysis.fragmentation_series import map_fragmentation
-from memscope.analysis.growth import growth_slope, time_until_full
-from memscope.analysis.memory import host_peak_bytes, peak_bytes, peak_ratio
+from memscope.analysis.metrics.fragmentation_series import map_fragmentation
+from memscope.analysis.metrics.growth import growth_slope, time_until_full
+from memscope.analysis.metrics.memory import host_peak_bytes, peak_bytes, peak_ratio
 
 ANY = "any program"
 TORCH = "programs whose GPU memory torch's caching allocator hands out"

@@ -10,9 +10,9 @@ import difflib
 import re
 from dataclasses import dataclass
 
-from memscope.analysis.figures import FIGURES, find_definition
-from memscope.analysis.metric_names import AREAS, BY_NAME, METRICS, STATISTICS, unit_of
-from memscope.analysis.written_value import a_step
+from memscope.analysis.limits.written_value import a_step
+from memscope.analysis.metrics.figures import FIGURES, find_definition
+from memscope.analysis.metrics.metric_names import AREAS, BY_NAME, METRICS, STATISTICS, unit_of
 from memscope.errors import MemscopeError
 
 _TERM = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)(?:\[([^\]]*)\](?:\.(\w+))?)?")

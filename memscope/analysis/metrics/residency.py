@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memscope.analysis.figure import Measured, Missing
-from memscope.analysis.steps import Steps
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.metrics.figure import Measured, Missing
+from memscope.analysis.timeline.steps import Steps
+from memscope.analysis.timeline.timeline import Timeline
 
 NO_WINDOW = Missing("no weight upload is recorded: this program has no residency window", False)
 NO_STEP = Missing("no step has ended")

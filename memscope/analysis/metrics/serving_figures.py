@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from memscope.analysis.figure import Measured, Missing
-from memscope.analysis.figure_definition import DefaultLimit, FigureDefinition
-from memscope.analysis.kv_blocks import peak_utilisation, request_oom_rate, unused_slot_ratio
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.metrics.figure import Measured, Missing
+from memscope.analysis.metrics.figure_definition import DefaultLimit, FigureDefinition
+from memscope.analysis.metrics.kv_blocks import (
+    peak_utilisation,
+    request_oom_rate,
+    unused_slot_ratio,
+)
+from memscope.analysis.timeline.timeline import Timeline
 
 PROBE = "probe.oom"
 SERVING = "programs that serve requests"

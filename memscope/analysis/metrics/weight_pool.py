@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memscope.analysis.figure import Measured, Missing
-from memscope.analysis.residency import NO_STEP, ONLY_WARMUP
-from memscope.analysis.step_fold import Geometry
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.metrics.figure import Measured, Missing
+from memscope.analysis.metrics.residency import NO_STEP, ONLY_WARMUP
+from memscope.analysis.timeline.step_fold import Geometry
+from memscope.analysis.timeline.timeline import Timeline
 
 NO_POOL = Missing("this program has no weight pool", False)
 NO_TAKE = Missing("no buffer was asked of the pool after warm-up", False)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from memscope.analysis.figure import Measured, Missing
-from memscope.analysis.figure_definition import (
+from memscope.analysis.metrics.figure import Measured, Missing
+from memscope.analysis.metrics.figure_definition import (
     IN_NO_OTHER_RUN,
     DefaultLimit,
     FigureDefinition,
     Measure,
     Results,
 )
-from memscope.analysis.link import link_ratio
-from memscope.analysis.residency import ONLY_WARMUP
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.metrics.link import link_ratio
+from memscope.analysis.metrics.residency import ONLY_WARMUP
+from memscope.analysis.timeline.timeline import Timeline
 
 WINDOW = "programs with a residency window over their layers"
 SMALLER = "What is resident follows from the window: another --keep or --policy changes it."

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.memory_map import MemoryMap, round_size
-from memscope.interop.snapshot_trace import ALLOC, FREE_REQUESTED, Trace
-from memscope.interop.torch_snapshot import ALLOCATED
+from memscope.analysis.memory_map.memory_map import MemoryMap, round_size
+from memscope.interop.snapshot.snapshot import ALLOCATED
+from memscope.interop.snapshot.trace import ALLOC, FREE_REQUESTED, Trace
 
 Numbers = npt.NDArray[np.int64]
 

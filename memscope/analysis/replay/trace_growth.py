@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.holders import Holder, by_stack
-from memscope.analysis.memory_map import MemoryMap, last_allocations
-from memscope.analysis.replay import Replay
-from memscope.analysis.trace_steps import TraceSteps, find_steps
-from memscope.interop.snapshot_trace import Trace
-from memscope.interop.snapshot_values import Stacks
-from memscope.interop.torch_snapshot import Annotation
+from memscope.analysis.memory_map.holders import Holder, by_stack
+from memscope.analysis.memory_map.memory_map import MemoryMap, last_allocations
+from memscope.analysis.replay.replay import Replay
+from memscope.analysis.replay.trace_steps import TraceSteps, find_steps
+from memscope.interop.snapshot.snapshot import Annotation
+from memscope.interop.snapshot.trace import Trace
+from memscope.interop.snapshot.values import Stacks
 
 Numbers = npt.NDArray[np.int64]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from memscope.interop.snapshot_trace import ALLOC, FREE_REQUESTED, Trace
-from memscope.interop.torch_snapshot import Annotation
+from memscope.interop.snapshot.snapshot import Annotation
+from memscope.interop.snapshot.trace import ALLOC, FREE_REQUESTED, Trace
 
 Numbers = npt.NDArray[np.int64]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memscope.analysis.figure import Figure
-    from memscope.analysis.limits import Verdict
-    from memscope.analysis.summary import Summary
+    from memscope.analysis.limits.limits import Verdict
+    from memscope.analysis.metrics.figure import Figure
+    from memscope.analysis.summary.summary import Summary
 
 OF_NO_DEVICE = ("host.peak_bytes", "step.duration_ms", "oom.engine_count", "oom.request_rate")
 
 
 def absent_of_device(summary: Summary) -> tuple[Figure, ...]:
     """The figures of device memory where no device is recorded and not one of them has a value."""
-    from memscope.analysis.figures import find_definition  # slow to import
+    from memscope.analysis.metrics.figures import find_definition  # slow to import
 
     found = tuple(
         figure

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memscope.analysis.run_summary import Process, RunSummary
-from memscope.analysis.series import Floats, Series
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.summary.run_summary import Process, RunSummary
+from memscope.analysis.timeline.series import Floats, Series
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.units import format_seconds
 
 STEP, CLOCK = "step", "wall clock"

@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from memscope.analysis.allocator import cache_ratio, find_flushes, flushes_in_steps, unused_on
-from memscope.analysis.figure import Highest, Missing, Negligible
-from memscope.analysis.growth import (
+from memscope.analysis.metrics.allocator import (
+    cache_ratio,
+    find_flushes,
+    flushes_in_steps,
+    unused_on,
+)
+from memscope.analysis.metrics.figure import Highest, Missing, Negligible
+from memscope.analysis.metrics.growth import (
     Growth,
     analyse_growth,
     measure_growth,
     time_until_full,
     unit_measured,
 )
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.units import format_bytes, format_seconds
 
 HIGH_CACHE_RATIO = 0.2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.timeline.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)

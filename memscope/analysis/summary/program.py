@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from memscope.analysis.series import Series, joined
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.timeline.series import Series, joined
+from memscope.analysis.timeline.timeline import Timeline
 
 WINDOW_FACTS = ("policy", "device.0")  # said by programs that keep weights in a window
 

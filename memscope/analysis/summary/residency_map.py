@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from memscope import events
-from memscope.analysis.sums import count_layers, read_sums
-from memscope.analysis.timeline import Timeline, batches_at
+from memscope.analysis.timeline.sums import count_layers, read_sums
+from memscope.analysis.timeline.timeline import Timeline, batches_at
 
 if TYPE_CHECKING:
-    from memscope.recording import Recording
-    from memscope.storage import Batch
+    from memscope.reader.recording import Recording
+    from memscope.reader.scanner import Batch
 
 MAX_COLUMNS = 600
 MAX_ROWS = 1024

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memscope.analysis.summary import Summary
+from memscope.analysis.summary.summary import Summary
 from memscope.units import format_bytes
 
 FIRST_WORDS = 6

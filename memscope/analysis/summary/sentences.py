@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from memscope.analysis.allocator_sentences import write_allocator_sentences
-from memscope.analysis.figure import Missing
-from memscope.analysis.killed import host_full
-from memscope.analysis.memory import find_device
-from memscope.analysis.oom_recording import oom_sentence
-from memscope.analysis.residency import analyse_residency, wait_ms_per_step
-from memscope.analysis.timeline import Timeline
-from memscope.header import SEGMENT_FACT
+from memscope.analysis.diagnosis.recording.explain import oom_sentence
+from memscope.analysis.diagnosis.recording.killed import host_full
+from memscope.analysis.metrics.figure import Missing
+from memscope.analysis.metrics.memory import find_device
+from memscope.analysis.metrics.residency import analyse_residency, wait_ms_per_step
+from memscope.analysis.summary.allocator_sentences import write_allocator_sentences
+from memscope.analysis.timeline.timeline import Timeline
+from memscope.format.header import SEGMENT_FACT
 from memscope.plan import POLICIES, Needs, Plan, Window, advice
-from memscope.storage import State
+from memscope.reader.scanner import State
 from memscope.units import format_bytes, format_seconds, format_value
 
 PARTS = ("slab_bytes", "head_bytes", "kv_bytes", "fixed_bytes", "headroom_bytes")

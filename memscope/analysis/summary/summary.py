@@ -7,16 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from memscope.analysis.figure import Figure
-from memscope.analysis.layers import LayerMemory
-from memscope.analysis.ledger import Ledger, make_ledgers
-from memscope.analysis.limits import RECORDING, Limit, Verdict, judge
-from memscope.analysis.measure import measure
-from memscope.analysis.memory import Device, find_devices, held_by_device, host_bytes, name_devices
-from memscope.analysis.sentences import write_sentences
-from memscope.analysis.timeline import Timeline
-from memscope.header import Header
-from memscope.storage import State
+from memscope.analysis.ledger.ledger import Ledger, make_ledgers
+from memscope.analysis.limits.limits import RECORDING, Limit, Verdict, judge
+from memscope.analysis.metrics.figure import Figure
+from memscope.analysis.metrics.measure import measure
+from memscope.analysis.metrics.memory import (
+    Device,
+    find_devices,
+    held_by_device,
+    host_bytes,
+    name_devices,
+)
+from memscope.analysis.summary.sentences import write_sentences
+from memscope.analysis.timeline.layers import LayerMemory
+from memscope.analysis.timeline.timeline import Timeline
+from memscope.format.header import Header
+from memscope.reader.scanner import State
 from memscope.units import format_bytes
 
 MAX_DEPTH = 32

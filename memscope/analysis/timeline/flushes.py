@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from memscope import events
 
 if TYPE_CHECKING:
-    from memscope.storage import Batch
+    from memscope.reader.scanner import Batch
 
 CAPTURE = "graph capture"
 MAX_KEPT = 4096

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from memscope.storage import Batch
+from memscope.reader.scanner import Batch
 
 GATHERED_ROWS = 1 << 16
 GATHERED_BYTES = 1 << 26

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from memscope import events
 
 if TYPE_CHECKING:
-    from memscope.storage import Batch
+    from memscope.reader.scanner import Batch
 
 Numbers = npt.NDArray[np.int64]
 

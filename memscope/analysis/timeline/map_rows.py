@@ -14,12 +14,12 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from memscope import events
-from memscope.interop.snapshot_values import DEFAULT_POOL, MAX_BYTES, Names, PoolId, harmless
-from memscope.interop.tables import join
-from memscope.interop.torch_snapshot import ALLOCATED, INACTIVE, PENDING
+from memscope.interop.snapshot.snapshot import ALLOCATED, INACTIVE, PENDING
+from memscope.interop.snapshot.tables import join
+from memscope.interop.snapshot.values import DEFAULT_POOL, MAX_BYTES, Names, PoolId, harmless
 
 if TYPE_CHECKING:
-    from memscope.storage import Batch
+    from memscope.reader.scanner import Batch
 
 Numbers = npt.NDArray[np.int64]
 

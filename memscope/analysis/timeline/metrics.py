@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from memscope import events
-from memscope.analysis.series import Series, SeriesBuilder
-from memscope.analysis.sketch import Sketch
+from memscope.analysis.timeline.series import Series, SeriesBuilder
+from memscope.analysis.timeline.sketch import Sketch
 
 if TYPE_CHECKING:
-    from memscope.storage import Batch
+    from memscope.reader.scanner import Batch
 
 MAX_METRICS = 512  # times devices
 MAX_WAITING = 1 << 18

@@ -10,7 +10,7 @@ import numpy as np
 
 from memscope import events
 from memscope.errors import MemscopeError
-from memscope.storage import Batch
+from memscope.reader.scanner import Batch
 from memscope.units import TIME_UNITS_S, split_quantity
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memscope import events
-from memscope.analysis.oom_situation import torch_size
-from memscope.analysis.rare_rows import as_count
-from memscope.analysis.readings import MAX_DEVICES, Reading
+from memscope.analysis.diagnosis.situation import torch_size
+from memscope.analysis.timeline.rare_rows import as_count
+from memscope.analysis.timeline.readings import MAX_DEVICES, Reading
 from memscope.text import clean
 
 if TYPE_CHECKING:
-    from memscope.analysis.readings import Readings
-    from memscope.storage import Batch
+    from memscope.analysis.timeline.readings import Readings
+    from memscope.reader.scanner import Batch
 
 OTHERS = "nvml.others."
 METRICS = (

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memscope import events
-from memscope.analysis.gather import gather
-from memscope.analysis.moment import Moment
+from memscope.analysis.timeline.gather import gather
+from memscope.analysis.timeline.moment import Moment
 
 if TYPE_CHECKING:
-    from memscope.analysis.timeline import Timeline
-    from memscope.recording import Recording
+    from memscope.analysis.timeline.timeline import Timeline
+    from memscope.reader.recording import Recording
 
 DEVICE_METRICS = ("torch.allocated_bytes", "nvml.process_bytes")
 HOST_METRIC = "host.rss_bytes"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memscope import events
-from memscope.analysis.map_rows import MapRows
+from memscope.analysis.timeline.map_rows import MapRows
 
 if TYPE_CHECKING:
-    from memscope.storage import Batch
+    from memscope.reader.scanner import Batch
 
 SOURCE_FACT = "run.step_source"
 MAX_FACTS = 4096

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from memscope import events
-from memscope.analysis.series import Series, SeriesBuilder
+from memscope.analysis.timeline.series import Series, SeriesBuilder
 
 if TYPE_CHECKING:
-    from memscope.analysis.sums import Sums
-    from memscope.storage import Batch
+    from memscope.analysis.timeline.sums import Sums
+    from memscope.reader.scanner import Batch
 
 Numbers = npt.NDArray[np.int64]
 Held = dict[str, tuple[int, int]]  # owner → bytes, buffers

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from memscope import events
-from memscope.analysis.series import Series, SeriesBuilder
+from memscope.analysis.timeline.series import Series, SeriesBuilder
 
 if TYPE_CHECKING:
-    from memscope.storage import Batch
+    from memscope.reader.scanner import Batch
 
 MAX_LOST = 1 << 20
 MEMORY = "memory"  # the reason of a request that was turned away or ended for want of it

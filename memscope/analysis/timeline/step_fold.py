@@ -14,11 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from memscope import events
-from memscope.analysis.steps import COLUMN, COUNT_COLUMNS, POOL_KINDS, Numbers, Steps, StepTable
-from memscope.analysis.window import EVICTED, MAX_LAYERS, RAN, UPLOADED, Moves, Window
+from memscope.analysis.timeline.steps import (
+    COLUMN,
+    COUNT_COLUMNS,
+    POOL_KINDS,
+    Numbers,
+    Steps,
+    StepTable,
+)
+from memscope.analysis.timeline.window import EVICTED, MAX_LAYERS, RAN, UPLOADED, Moves, Window
 
 if TYPE_CHECKING:
-    from memscope.storage import Batch
+    from memscope.reader.scanner import Batch
 
 MAX_WAITING_ROWS = 1 << 20
 MAX_GEOMETRIES = 1024

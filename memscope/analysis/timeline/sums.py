@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from memscope import events
-from memscope.analysis.steps import COUNT_COLUMNS, MAX_STEPS, POOL_KINDS, Steps
+from memscope.analysis.timeline.steps import COUNT_COLUMNS, MAX_STEPS, POOL_KINDS, Steps
 
 if TYPE_CHECKING:
-    from memscope.storage import Batch
+    from memscope.reader.scanner import Batch
 
 Numbers = npt.NDArray[np.int64]
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memscope import events
-from memscope.analysis.counters import CounterFold, DeviceCounters
-from memscope.analysis.flushes import Flushes, FlushFold
-from memscope.analysis.gather import gather
-from memscope.analysis.layers import LayerFold, LayerMemory
-from memscope.analysis.map_rows import MapRows
-from memscope.analysis.metrics import MetricFold, MetricReadings
-from memscope.analysis.moment import batches_until, check_batch, parse_moment
-from memscope.analysis.oom_readings import OomReadings, ReadingsBefore
-from memscope.analysis.peak_moment import find_peak
-from memscope.analysis.rare_rows import (
+from memscope.analysis.timeline.counters import CounterFold, DeviceCounters
+from memscope.analysis.timeline.flushes import Flushes, FlushFold
+from memscope.analysis.timeline.gather import gather
+from memscope.analysis.timeline.layers import LayerFold, LayerMemory
+from memscope.analysis.timeline.map_rows import MapRows
+from memscope.analysis.timeline.metrics import MetricFold, MetricReadings
+from memscope.analysis.timeline.moment import batches_until, check_batch, parse_moment
+from memscope.analysis.timeline.oom_readings import OomReadings, ReadingsBefore
+from memscope.analysis.timeline.peak_moment import find_peak
+from memscope.analysis.timeline.rare_rows import (
     MAX_KEPT,
     SOURCE_FACT,
     Mark,
@@ -29,21 +29,21 @@ from memscope.analysis.rare_rows import (
     RareRows,
     as_count,
 )
-from memscope.analysis.readings import DriverBytes, Held, Reading, Readings, read_held
-from memscope.analysis.series import Series
-from memscope.analysis.serving_rows import ServingRows
-from memscope.analysis.step_fold import Geometry, StepFold, StepSettings, add_geometries
-from memscope.analysis.steps import MAX_STEPS, Steps
-from memscope.analysis.sums import SumFold, read_sums
-from memscope.analysis.window import MAX_LAYERS, Window
-from memscope.header import SEGMENT_FACT
+from memscope.analysis.timeline.readings import DriverBytes, Held, Reading, Readings, read_held
+from memscope.analysis.timeline.series import Series
+from memscope.analysis.timeline.serving_rows import ServingRows
+from memscope.analysis.timeline.step_fold import Geometry, StepFold, StepSettings, add_geometries
+from memscope.analysis.timeline.steps import MAX_STEPS, Steps
+from memscope.analysis.timeline.sums import SumFold, read_sums
+from memscope.analysis.timeline.window import MAX_LAYERS, Window
+from memscope.format.header import SEGMENT_FACT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memscope.header import Header
-    from memscope.recording import Recording
-    from memscope.storage import Batch
+    from memscope.format.header import Header
+    from memscope.reader.recording import Recording
+    from memscope.reader.scanner import Batch
 
 __all__ = [
     "DEFAULT_WARMUP_STEPS",

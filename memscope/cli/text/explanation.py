@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memscope.analysis.oom_situation import torch_size
-from memscope.cli.text import align
+from memscope.analysis.diagnosis.situation import torch_size
+from memscope.cli.text.columns import align
 from memscope.text import clean
 
 if TYPE_CHECKING:
-    from memscope.analysis.explanation import Advice, Explanation, Failure, Share
+    from memscope.analysis.diagnosis.explanation import Advice, Explanation, Failure, Share
 
 WIDTH = 96
 BAR_CHARACTERS = 64

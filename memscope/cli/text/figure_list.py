@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from itertools import groupby
 
-from memscope.analysis.figure_definition import IN_NO_OTHER_RUN, FigureDefinition
-from memscope.analysis.figures import FIGURES
-from memscope.analysis.metric_names import METRICS, STATISTICS, Metric
+from memscope.analysis.metrics.figure_definition import IN_NO_OTHER_RUN, FigureDefinition
+from memscope.analysis.metrics.figures import FIGURES
+from memscope.analysis.metrics.metric_names import METRICS, STATISTICS, Metric
 
 WIDTH = 100
 _HEAD = (

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memscope.cli.text import align
+from memscope.cli.text.columns import align
 from memscope.text import clean
 from memscope.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memscope.analysis.layers import LayerMemory
+    from memscope.analysis.timeline.layers import LayerMemory
 
 SHOWN = 8
 

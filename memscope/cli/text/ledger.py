@@ -8,7 +8,7 @@ from memscope.text import clean
 from memscope.units import format_bytes
 
 if TYPE_CHECKING:
-    from memscope.analysis.ledger import Ledger
+    from memscope.analysis.ledger.ledger import Ledger
 
 WIDTH = 46
 

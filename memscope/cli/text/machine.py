@@ -8,9 +8,9 @@ import sys
 import time
 from collections.abc import Iterator
 
-from memscope.analysis.machine import CardBalance, Holding, balance_machine, machine_json
-from memscope.cli.text import align
-from memscope.probes.machine import MachineReading, read_machine
+from memscope.analysis.ledger.machine import CardBalance, Holding, balance_machine, machine_json
+from memscope.cli.text.columns import align
+from memscope.probes.nvml.machine import MachineReading, read_machine
 from memscope.text import clean
 from memscope.units import format_bytes
 

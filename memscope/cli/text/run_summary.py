@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memscope.cli.text import align
+from memscope.cli.text.columns import align
 from memscope.text import clean
 from memscope.units import format_bytes
 
 if TYPE_CHECKING:
-    from memscope.analysis.run_summary import Process, RunSummary
-    from memscope.run_files import RunFiles
+    from memscope.analysis.summary.run_summary import Process, RunSummary
+    from memscope.reader.run_files import RunFiles
 
 HEADINGS = (
     "pid",

@@ -6,12 +6,12 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memscope.cli.text import align
+from memscope.cli.text.columns import align
 from memscope.text import clean
 from memscope.units import format_bytes
 
 if TYPE_CHECKING:
-    from memscope.analysis.run_settings import Plain, Setting
+    from memscope.analysis.comparison.run_settings import Plain, Setting
 
 TITLE = "settings and environment"
 MOST_ROWS = 10

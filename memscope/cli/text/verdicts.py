@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memscope.cli.text import align
+from memscope.cli.text.columns import align
 from memscope.text import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memscope.analysis.limits import Verdict
+    from memscope.analysis.limits.limits import Verdict
 
 
 def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from memscope.interop.log_lines import without_escapes
-from memscope.interop.log_search import Block, Line
+from memscope.interop.oom_log.lines import without_escapes
+from memscope.interop.oom_log.search import Block, Line
 
 SAMPLE_LINES = 64
 SAMPLE_CHARACTERS = 1 << 15

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from memscope.interop.sizes import SIZE, Size, parse_difference, parse_size
-from memscope.interop.word_pattern import WordPattern, has_word
+from memscope.interop.oom_log.sizes import SIZE, Size, parse_difference, parse_size
+from memscope.interop.oom_log.word_pattern import WordPattern, has_word
 
 # Options that decide about memory, as vLLM and SGLang name them; a log writes them in many ways.
 OPTIONS = (

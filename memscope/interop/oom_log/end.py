@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from memscope.interop.log_search import Block
+from memscope.interop.oom_log.search import Block
 
 LAST_LINE_CHARACTERS = 400
 

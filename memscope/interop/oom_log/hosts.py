@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from memscope.interop.log_columns import COUNTED, rewrite_line, sample_lines
-from memscope.interop.log_lines import without_escapes
-from memscope.interop.log_search import Block, Line
+from memscope.interop.oom_log.columns import COUNTED, rewrite_line, sample_lines
+from memscope.interop.oom_log.lines import without_escapes
+from memscope.interop.oom_log.search import Block, Line
 
 _POD = r"(\[pod/[\w./-]{1,400}\] )?"  # of the launcher, as kubectl writes it
 _NO_HOST = (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from memscope.interop import oom_figures, oom_formats
-from memscope.interop.log_context import LogContext
-from memscope.interop.log_time import Stamp
-from memscope.interop.log_writer import Writer
-from memscope.interop.message_kinds import strong_starts
+from memscope.interop.oom_log.context import LogContext
+from memscope.interop.oom_log.formats import torch as oom_formats
+from memscope.interop.oom_log.formats import torch_sizes as oom_figures
+from memscope.interop.oom_log.formats.registry import strong_starts
+from memscope.interop.oom_log.time import Stamp
+from memscope.interop.oom_log.writer import Writer
 
 MAX_MESSAGE_CHARACTERS = 2000
 

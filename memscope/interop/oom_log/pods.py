@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from memscope.interop.log_columns import COUNTED, rewrite_line, sample_lines
-from memscope.interop.log_lines import without_escapes
-from memscope.interop.log_search import Block, Line
+from memscope.interop.oom_log.columns import COUNTED, rewrite_line, sample_lines
+from memscope.interop.oom_log.lines import without_escapes
+from memscope.interop.oom_log.search import Block, Line
 
 # A pod's name ends with an ordinal, or with what its controller draws; a counted word is none.
 _POD = (

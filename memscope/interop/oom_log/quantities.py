@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from memscope.interop.sizes import MAX_BYTES, Size
+from memscope.interop.oom_log.sizes import MAX_BYTES, Size
 
 QUANTITY = r"\d{1,18}(?:\.\d{1,6})?(?:Ki|Mi|Gi|Ti|[kMGT])?"
 _PARTS = re.compile(r"([\d.]{1,25})(\w{0,2})")

@@ -12,20 +12,21 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import BinaryIO
 
-from memscope.interop import log_context, message_kinds
-from memscope.interop.log_context import LogContext
-from memscope.interop.log_end import LogEnd
-from memscope.interop.log_hosts import PdshHosts
-from memscope.interop.log_lines import plain, prefix_of, split_prefix, squeeze
-from memscope.interop.log_pods import SternPods
-from memscope.interop.log_repeats import LogRepeats
-from memscope.interop.log_search import Line, LogSearch
-from memscope.interop.log_time import Stamp, read_stamp
-from memscope.interop.log_writer import Writer, find_writer
-from memscope.interop.message_kinds import Message, strong_starts, vague_starts
-from memscope.interop.oom_formats import OomMessage
-from memscope.interop.open_message import MAX_MESSAGE_CHARACTERS, Begun, OpenMessage
-from memscope.interop.server_refusals import Refusal
+from memscope.interop.oom_log import context as log_context
+from memscope.interop.oom_log.context import LogContext
+from memscope.interop.oom_log.end import LogEnd
+from memscope.interop.oom_log.formats import registry as message_kinds
+from memscope.interop.oom_log.formats.registry import Message, strong_starts, vague_starts
+from memscope.interop.oom_log.formats.servers import Refusal
+from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.hosts import PdshHosts
+from memscope.interop.oom_log.lines import plain, prefix_of, split_prefix, squeeze
+from memscope.interop.oom_log.open_message import MAX_MESSAGE_CHARACTERS, Begun, OpenMessage
+from memscope.interop.oom_log.pods import SternPods
+from memscope.interop.oom_log.repeats import LogRepeats
+from memscope.interop.oom_log.search import Line, LogSearch
+from memscope.interop.oom_log.time import Stamp, read_stamp
+from memscope.interop.oom_log.writer import Writer, find_writer
 
 MAX_OPEN = 64
 MAX_KEPT = 1 << 14

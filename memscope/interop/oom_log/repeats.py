@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from memscope.interop.log_writer import Writer
+from memscope.interop.oom_log.writer import Writer
 
 MAX_WRITERS = 1 << 16
 

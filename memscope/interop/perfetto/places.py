@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memscope import events
-from memscope.interop.perfetto import BYTES_UNIT, COUNT_UNIT, Label, Value
+from memscope.interop.perfetto.encoding import BYTES_UNIT, COUNT_UNIT, Label, Value
 
 if TYPE_CHECKING:
-    from memscope.storage import Batch
+    from memscope.reader.scanner import Batch
 
 ENDED, BEGAN, QUEUED = range(3)  # what the time of a row is; QUEUED: when the device was asked
 _DEVICE_TIME = (

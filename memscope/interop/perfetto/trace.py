@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memscope import events
-from memscope.interop.perfetto import MAX_NS, Encoder, Label, Track
-from memscope.interop.perfetto_places import (
+from memscope.interop.perfetto.encoding import MAX_NS, Encoder, Label, Track
+from memscope.interop.perfetto.places import (
     BEGAN,
     COUNTERS_RANK,
     MAP_KINDS,
@@ -27,8 +27,8 @@ from memscope.interop.perfetto_places import (
 )
 
 if TYPE_CHECKING:
-    from memscope.header import Header
-    from memscope.storage import Batch, State
+    from memscope.format.header import Header
+    from memscope.reader.scanner import Batch, State
 
 MAX_LANES = 64
 MAX_TRACKS = 2048

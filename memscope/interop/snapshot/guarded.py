@@ -23,9 +23,9 @@ from memscope.units import format_bytes
 # -P: a module beside the file that is examined must never be imported.
 _PROGRAM = (
     "import sys; sys.path.append({root!r}); "
-    "from memscope.interop.guarded_child import main; sys.exit(main())"
+    "from memscope.interop.snapshot.guarded_child import main; sys.exit(main())"
 )
-_TARGET_MODULES = Path(__file__).resolve().parents[2]
+_TARGET_MODULES = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The child's side of `memscope.interop.guarded`: limits first, then the file."""
+"""The child's side of `memscope.interop.snapshot.guarded`: limits first, then the file."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import IO, Any
 
 from memscope.errors import MemscopeError
-from memscope.interop.guarded import free_memory_bytes, too_large
-from memscope.interop.plain_data import NEXT_STEP, measure, open_plain
+from memscope.interop.snapshot.guarded import free_memory_bytes, too_large
+from memscope.interop.snapshot.plain_data import NEXT_STEP, measure, open_plain
 
 try:
     import resource

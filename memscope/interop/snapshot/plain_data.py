@@ -1,7 +1,7 @@
 """Plain data out of a pickle or JSON file that a stranger made: no class, no function, no call.
 
-Meant for a process whose memory and time are limited (`memscope.interop.guarded`): a pickle of nine
-bytes can ask for gigabytes by itself.
+Meant for a process whose memory and time are limited (`memscope.interop.snapshot.guarded`): a
+pickle of nine bytes can ask for gigabytes by itself.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from memscope.interop.plain_data import load_plain
-from memscope.interop.snapshot_trace import Trace, read_trace
-from memscope.interop.snapshot_values import (
+from memscope.interop.snapshot.plain_data import load_plain
+from memscope.interop.snapshot.trace import Trace, read_trace
+from memscope.interop.snapshot.values import (
     Budget,
     Names,
     PoolId,

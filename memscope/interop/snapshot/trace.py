@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memscope.interop.snapshot_values import (
+from memscope.interop.snapshot.values import (
     Budget,
     Names,
     PoolId,

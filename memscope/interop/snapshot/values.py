@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memscope.errors import MemscopeError
-from memscope.interop.plain_data import NEXT_STEP
+from memscope.interop.snapshot.plain_data import NEXT_STEP
 
 Row = dict[str, Any]
 Numbers = npt.NDArray[np.int64]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from memscope import native
 from memscope.errors import MemscopeError
-from memscope.probes.nvml_errors import Problem
+from memscope.probes.nvml.errors import Problem
 
-SOURCE = Path(__file__).with_name("cupti_buffers.c")
+SOURCE = Path(__file__).with_name("buffers.c")
 FLAGS = ("-O2", "-shared", "-fPIC")
 
 

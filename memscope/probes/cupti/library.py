@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from memscope.probes.cupti_buffers import Buffers, CuptiAbsent, load_buffers
-from memscope.probes.cupti_records import CODE, MEMORY2, Allocation, MemoryRecord, read_record
+from memscope.probes.cupti.buffers import Buffers, CuptiAbsent, load_buffers
+from memscope.probes.cupti.records import CODE, MEMORY2, Allocation, MemoryRecord, read_record
 
 MAPS = Path("/proc/self/maps")
 RESOURCE_DOMAIN, MODULE_LOADED = 3, 6

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from memscope.probes.cupti_records import Allocation
+from memscope.probes.cupti.records import Allocation
 
 UNKNOWN = "a library that CUPTI does not name"
 MAX_OPEN = 1 << 20  # allocations that are followed; past that the sums would be wrong

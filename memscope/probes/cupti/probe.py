@@ -15,14 +15,14 @@ from collections.abc import Callable
 from typing import Any
 
 from memscope.launch.cuda_watch import watch_cuda
-from memscope.probes.allocator import cuda_torch
-from memscope.probes.cards import OwnBytes
-from memscope.probes.cupti_buffers import CuptiAbsent
-from memscope.probes.cupti_library import CuptiLibrary, open_library
-from memscope.probes.cupti_profiler import ProfilerWatch
-from memscope.probes.cupti_reading import CuptiReading
-from memscope.probes.nvml_errors import explain
-from memscope.writer import Recorder
+from memscope.probes.cupti.buffers import CuptiAbsent
+from memscope.probes.cupti.library import CuptiLibrary, open_library
+from memscope.probes.cupti.profiler import ProfilerWatch
+from memscope.probes.cupti.reading import CuptiReading
+from memscope.probes.nvml.cards import OwnBytes
+from memscope.probes.nvml.errors import explain
+from memscope.probes.torch.allocator import cuda_torch
+from memscope.recorder.recorder import Recorder
 
 FACT_SECONDS = 1.0
 

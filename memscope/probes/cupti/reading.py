@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from memscope import events
-from memscope.probes.allocator import cuda_torch, read_counters
-from memscope.probes.allocator_map import without_inductor
-from memscope.probes.cards import OwnBytes
-from memscope.probes.cupti_growth import Growth
-from memscope.probes.cupti_library import CuptiLibrary
-from memscope.probes.cupti_outside import Outside, Ranges
-from memscope.probes.cupti_records import Allocation
+from memscope.probes.cupti.growth import Growth
+from memscope.probes.cupti.library import CuptiLibrary
+from memscope.probes.cupti.outside import Outside, Ranges
+from memscope.probes.cupti.records import Allocation
+from memscope.probes.nvml.cards import OwnBytes
 from memscope.probes.pace import TimePace
-from memscope.writer import Recorder
+from memscope.probes.torch.allocator import cuda_torch, read_counters
+from memscope.probes.torch.allocator_map import without_inductor
+from memscope.recorder.recorder import Recorder
 
 GROWTH_SHARE = 0.01  # of the time, for readings of what the process holds
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memscope.probes.cards import check_memory, process_size
-from memscope.probes.nvml_errors import Problem, explain
+from memscope.probes.nvml.cards import check_memory, process_size
+from memscope.probes.nvml.errors import Problem, explain
 from memscope.probes.process_table import PROC, ProcessEntry, is_in_container, read_process
 
 LISTS = (

@@ -12,10 +12,10 @@ import time
 from collections import deque
 from typing import Any
 
-from memscope.probes.allocator import cuda_torch
-from memscope.probes.cards import check_memory, find_card, process_size
-from memscope.probes.nvml_errors import Problem, explain
-from memscope.writer import Recorder
+from memscope.probes.nvml.cards import check_memory, find_card, process_size
+from memscope.probes.nvml.errors import Problem, explain
+from memscope.probes.torch.allocator import cuda_torch
+from memscope.recorder.recorder import Recorder
 
 PROCESS_SECONDS = 1.0  # between lists of processes, which cost several times a reading
 CHEAP_SECONDS = 200e-6  # a list that costs less is read whenever the used bytes have changed, to be

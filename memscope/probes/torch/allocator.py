@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from memscope.writer import Recorder
+from memscope.recorder.recorder import Recorder
 
 # The name of a reading → where it stands in torch's nested counters.
 _BYTES = {

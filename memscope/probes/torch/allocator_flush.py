@@ -13,8 +13,8 @@ from types import FrameType
 from typing import Any
 
 from memscope import events
-from memscope.probes.allocator import cuda_torch, read_counters
-from memscope.writer import Recorder
+from memscope.probes.torch.allocator import cuda_torch, read_counters
+from memscope.recorder.recorder import Recorder
 
 # Where torch flushes from, in the module torch._C; not every version has the second.
 _FUNCTIONS = ("_cuda_emptyCache", "_accelerator_emptyCache")

@@ -13,8 +13,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from memscope import events
-from memscope.interop.torch_snapshot import ALLOCATED, INACTIVE, PENDING, Snapshot, check_snapshot
-from memscope.writer import Recorder
+from memscope.interop.snapshot.snapshot import (
+    ALLOCATED,
+    INACTIVE,
+    PENDING,
+    Snapshot,
+    check_snapshot,
+)
+from memscope.recorder.recorder import Recorder
 
 FACT = "torch.map"
 MAX_BLOCKS = 200_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 
-from memscope.probes.cards import OwnBytes
-from memscope.writer import Recorder
+from memscope.probes.nvml.cards import OwnBytes
+from memscope.recorder.recorder import Recorder
 
 
 def measure_context(recorder: Recorder, device: int = 0) -> int | None:

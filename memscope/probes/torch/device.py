@@ -7,8 +7,8 @@ import os
 import sys
 from typing import Any
 
-from memscope.probes.allocator import cuda_torch
-from memscope.writer import Recorder
+from memscope.probes.torch.allocator import cuda_torch
+from memscope.recorder.recorder import Recorder
 
 # Variables that change what memory is used, or where; no others are recorded.
 ENVIRONMENT = (

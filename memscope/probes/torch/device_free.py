@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from memscope.probes.allocator import cuda_torch, read_counters
 from memscope.probes.pace import TimePace
-from memscope.writer import Recorder
+from memscope.probes.torch.allocator import cuda_torch, read_counters
+from memscope.recorder.recorder import Recorder
 
 
 class DeviceFreeProbe:

@@ -19,10 +19,10 @@ from typing import Any
 
 from memscope import events
 from memscope.launch.cuda_watch import watch_cuda
-from memscope.probes.allocator import cuda_torch, read_counters, sample_counters
-from memscope.probes.allocator_map import FACT, MAX_BLOCKS, MAX_FRAMES, emit_map, read_map
-from memscope.probes.history import start_history, stop_history
-from memscope.probes.oom_errors import (
+from memscope.probes.torch.allocator import cuda_torch, read_counters, sample_counters
+from memscope.probes.torch.allocator_map import FACT, MAX_BLOCKS, MAX_FRAMES, emit_map, read_map
+from memscope.probes.torch.history import start_history, stop_history
+from memscope.probes.torch.oom_errors import (
     begin_watching,
     bind_recorder,
     end_watching,
@@ -31,7 +31,7 @@ from memscope.probes.oom_errors import (
     open_recorders,
     recorded_by_caller,
 )
-from memscope.writer import Recorder
+from memscope.recorder.recorder import Recorder
 
 FLUSH_SECONDS = 1.0
 MOST_BLOCKS = 5 * MAX_BLOCKS

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from memscope import events
-from memscope.interop.oom_formats import OomMessage
-from memscope.interop.oom_message import read_log
-from memscope.writer import Recorder, active_recorder
+from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.reader import read_log
+from memscope.recorder.recorder import Recorder, active_recorder
 
 MAX_CHARACTERS = 2000
 MAX_CHAIN = 8

@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from memscope.probes.allocator import cuda_torch
 from memscope.probes.pace import TimePace
-from memscope.writer import Recorder
+from memscope.probes.torch.allocator import cuda_torch
+from memscope.recorder.recorder import Recorder
 
 LEAST_NS = 250_000_000  # between two readings
 

@@ -11,10 +11,10 @@ import inspect
 import time
 from typing import Any
 
-from memscope.probes.allocator import cuda_torch
-from memscope.probes.history import is_history_on
 from memscope.probes.pace import TimePace
-from memscope.writer import Recorder
+from memscope.probes.torch.allocator import cuda_torch
+from memscope.probes.torch.history import is_history_on
+from memscope.recorder.recorder import Recorder
 
 LEAST_NS = 1_000_000_000
 SHARE = 0.0005

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from memscope.writer import Recorder
+from memscope.recorder.recorder import Recorder
 
 METRIC = "model.kv_bytes"
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from memscope import events
-from memscope.probes.model_layers import Layer, Undo, device_changes
-from memscope.writer import Recorder
+from memscope.probes.watch.model_layers import Layer, Undo, device_changes
+from memscope.recorder.recorder import Recorder
 
 BEFORE = -1  # the layer of a reading that was taken before the first layer of its device
 

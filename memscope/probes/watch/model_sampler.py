@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from memscope.probes.allocator import cuda_torch, read_counters
-from memscope.probes.kv_cache import METRIC as KV_METRIC
-from memscope.probes.kv_cache import kv_bytes
-from memscope.probes.model_bytes import ByDevice, ModelBytes
-from memscope.writer import Recorder
+from memscope.probes.torch.allocator import cuda_torch, read_counters
+from memscope.probes.watch.kv_cache import METRIC as KV_METRIC
+from memscope.probes.watch.kv_cache import kv_bytes
+from memscope.probes.watch.model_bytes import ByDevice, ModelBytes
+from memscope.recorder.recorder import Recorder
 
 COUNTERS = ("active_bytes", "allocated_bytes", "reserved_bytes", "peak_allocated_bytes")
 

@@ -15,7 +15,7 @@ import threading
 import warnings
 from typing import Any
 
-from memscope.writer import Recorder
+from memscope.recorder.recorder import Recorder
 
 SECOND_NS = 1_000_000_000
 NAMES = ("second", "module", "optimizer")  # each replaces those before it

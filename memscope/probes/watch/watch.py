@@ -12,10 +12,11 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
-from memscope.probes.allocator import cuda_torch
-from memscope.probes.kv_cache import follow_caches, unfollow_caches
-from memscope.probes.layer_reader import Counters, CudaCounters, LayerReader, emit_readings
-from memscope.probes.model_layers import (
+from memscope.probes.pace import LAYER_SHARE, StepPace, TimePace
+from memscope.probes.torch.allocator import cuda_torch
+from memscope.probes.watch.kv_cache import follow_caches, unfollow_caches
+from memscope.probes.watch.layer_reader import Counters, CudaCounters, LayerReader, emit_readings
+from memscope.probes.watch.model_layers import (
     DEFAULT_LAYERS,
     Layer,
     Undo,
@@ -23,9 +24,8 @@ from memscope.probes.model_layers import (
     follow_calls,
     is_compiled_whole,
 )
-from memscope.probes.model_sampler import ModelSampler
-from memscope.probes.pace import LAYER_SHARE, StepPace, TimePace
-from memscope.writer import Recorder, active_recorder
+from memscope.probes.watch.model_sampler import ModelSampler
+from memscope.recorder.recorder import Recorder, active_recorder
 
 MARKED = "program"  # the source of steps that the program marks itself
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 import torch
 
 from memscope import events
-from memscope.rows import Row, make_emit
+from memscope.recorder.recorder import Recorder
+from memscope.recorder.rows import Row, make_emit
 from memscope.units import format_bytes
-from memscope.writer import Recorder
 from memscope_runners.bench.decoding import Run, figure_values, run_decoder, run_recorded
 from memscope_runners.bench.machine import describe_machine, measure_link
 from memscope_runners.memory.allocators import ALLOCATORS, make_allocator

@@ -11,10 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 from time import perf_counter_ns
 
-from memscope.analysis.figures import figures
-from memscope.analysis.timeline import Timeline, read_timeline
-from memscope.recording import Recording
-from memscope.writer import Recorder, record
+from memscope.analysis.metrics.figures import figures
+from memscope.analysis.timeline.timeline import Timeline, read_timeline
+from memscope.reader.recording import Recording
+from memscope.recorder.recorder import Recorder, record
 from memscope_runners.decoder import Decoder, Step
 from memscope_runners.memory.host_slabs import HostSlabs
 from memscope_runners.q8.weights import CheckpointSource

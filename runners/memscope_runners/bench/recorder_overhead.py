@@ -19,13 +19,14 @@ from unittest import mock
 
 import torch
 
-from memscope import events, writer
-from memscope.emitter import Emitter
-from memscope.frames import BatchEncoder, event_schema
-from memscope.header import new_header
-from memscope.recording import Recording
-from memscope.rows import Row, encode_rows, make_emit
-from memscope.writer import FLUSH_ROWS, FLUSH_SECONDS, THREAD_NAME, Recorder, record
+from memscope import events
+from memscope.format.frames import BatchEncoder, event_schema
+from memscope.format.header import new_header
+from memscope.reader.recording import Recording
+from memscope.recorder import recorder as writer
+from memscope.recorder.emitter import Emitter
+from memscope.recorder.recorder import FLUSH_ROWS, FLUSH_SECONDS, THREAD_NAME, Recorder, record
+from memscope.recorder.rows import Row, encode_rows, make_emit
 from memscope_runners.bench.intervals import Median, median_with_interval
 from memscope_runners.decoder import Decoder
 from memscope_runners.q8.weights import CheckpointSource

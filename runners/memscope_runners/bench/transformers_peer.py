@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from memscope_runners.checkpoint.huggingface import NAMES
 from memscope_runners.decoder import Decoder
-from memscope_runners.q8.huggingface import NAMES
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 

@@ -11,11 +11,11 @@ import torch
 from safetensors import safe_open
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.config import ModelConfig
-from memscope_runners.q8.floats import FloatModel
+from memscope_runners.checkpoint.config import ModelConfig
+from memscope_runners.checkpoint.floats import FloatModel
+from memscope_runners.checkpoint.tokenizer import Tokenizer, TokenizerFile
 from memscope_runners.q8.quantize import quantize_slab
 from memscope_runners.q8.slab import SlabLayout
-from memscope_runners.q8.tokenizer import Tokenizer, TokenizerFile
 
 FORMAT = "memscope-q8/1"
 SUFFIX = ".q8.safetensors"

@@ -10,12 +10,12 @@ from typing import BinaryIO
 import torch
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.checkpoint import FORMAT, SUFFIX, slab_name
-from memscope_runners.q8.floats import FloatModel
-from memscope_runners.q8.progress import Progress, unseen
+from memscope_runners.checkpoint.checkpoint import FORMAT, SUFFIX, slab_name
+from memscope_runners.checkpoint.floats import FloatModel
+from memscope_runners.checkpoint.progress import Progress, unseen
+from memscope_runners.checkpoint.replacement import remove_leftovers, replacing
+from memscope_runners.checkpoint.tokenizer import Tokenizer
 from memscope_runners.q8.quantize import quantize_slab
-from memscope_runners.q8.replacement import remove_leftovers, replacing
-from memscope_runners.q8.tokenizer import Tokenizer
 
 DTYPES = {
     torch.uint8: "U8",

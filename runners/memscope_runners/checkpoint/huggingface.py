@@ -11,9 +11,9 @@ import torch
 from safetensors import safe_open
 
 from memscope.errors import MemscopeError
+from memscope_runners.checkpoint.families import family_of, read_config
+from memscope_runners.checkpoint.tokenizer import TokenizerFile
 from memscope_runners.memory.pages import is_of_file, release_pages
-from memscope_runners.q8.families import family_of, read_config
-from memscope_runners.q8.tokenizer import TokenizerFile
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 NAMES = {

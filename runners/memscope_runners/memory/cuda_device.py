@@ -13,7 +13,7 @@ from memscope_runners.memory.cuda_transfer import CudaMark, CudaTransfer
 from memscope_runners.memory.device import Buffer, Copy, DeviceOutOfMemory, check_copy
 
 if TYPE_CHECKING:
-    from memscope.writer import Recorder
+    from memscope.recorder.recorder import Recorder
 
 READING_NS = 50_000_000  # between readings of torch's counters at step ends, without a limit
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 
 from memscope.errors import MemscopeError, OutOfMemory
-from memscope.probes.allocator import read_counters
+from memscope.probes.torch.allocator import read_counters
 
 OUT_OF_MEMORY = "cudaErrorMemoryAllocation"
 USE_HOST = "or use --device host."
@@ -151,7 +151,7 @@ class CudaRuntime:
         return int(self._call("cudaMemGetInfo")[0])
 
     def counters(self) -> dict[str, int]:
-        """Torch's allocator counters by name; see `memscope.probes.allocator`."""
+        """Torch's allocator counters by name; see `memscope.probes.torch.allocator`."""
         return read_counters(torch, self._index)
 
     def empty_cache(self) -> None:

@@ -27,7 +27,7 @@ from memscope_runners.memory.transfer import (
 )
 
 if TYPE_CHECKING:
-    from memscope.writer import Recorder
+    from memscope.recorder.recorder import Recorder
 
 
 class DeviceOutOfMemory(Exception):

@@ -10,7 +10,7 @@ from memscope import events
 from memscope_runners.memory.device import Buffer, Device, DeviceOutOfMemory
 
 if TYPE_CHECKING:
-    from memscope.writer import Recorder
+    from memscope.recorder.recorder import Recorder
 
 
 class Driver:

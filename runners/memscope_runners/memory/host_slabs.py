@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from memscope import events
+from memscope_runners.checkpoint.progress import Progress, unseen
 from memscope_runners.memory.cuda_device import CudaDevice
 from memscope_runners.memory.cuda_runtime import CudaFailed
 from memscope_runners.memory.device import CopyMark, Device
 from memscope_runners.memory.pages import copy_bytes, is_of_file, map_anonymous, release_pages
-from memscope_runners.q8.progress import Progress, unseen
 from memscope_runners.q8.weights import CheckpointSource
 
 if TYPE_CHECKING:
-    from memscope.writer import Recorder
+    from memscope.recorder.recorder import Recorder
 
 PINNING_THREADS = 8
 RING_WHERE_REFUSED = 3

@@ -18,7 +18,7 @@ from memscope_runners.q8.slab import Q8Weight, SlabLayout
 from memscope_runners.q8.weights import embedding_rows
 
 if TYPE_CHECKING:
-    from memscope.writer import Recorder
+    from memscope.recorder.recorder import Recorder
 
 POISON = 0x7F  # as scales NaN
 WINDOW = {"reason": "window"}

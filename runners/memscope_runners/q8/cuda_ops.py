@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 
 from memscope.errors import MemscopeError
+from memscope_runners.checkpoint.config import ModelConfig
 from memscope_runners.q8 import kernels
-from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.ops import FixedLayer, Rope
 from memscope_runners.q8.slab import Q8Weight

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from memscope_runners.q8.config import ModelConfig
+from memscope_runners.checkpoint.config import ModelConfig
 from memscope_runners.q8.host_ops import HostOps
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.ops import FixedLayer, Ops

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-from memscope_runners.q8.config import ModelConfig
+from memscope_runners.checkpoint.config import ModelConfig
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.weights import Weight
 

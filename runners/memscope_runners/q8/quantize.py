@@ -6,7 +6,7 @@ import torch
 
 from memscope.errors import MemscopeError
 from memscope.units import format_bytes
-from memscope_runners.q8.floats import FloatModel
+from memscope_runners.checkpoint.floats import FloatModel
 from memscope_runners.q8.slab import GROUP, Q8Weight
 
 BLOCK_ELEMENTS = 1 << 20  # float32 copies of a block stay small beside a slab

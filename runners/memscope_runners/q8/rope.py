@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from memscope_runners.q8.config import ModelConfig, RopeScaling
+from memscope_runners.checkpoint.config import ModelConfig, RopeScaling
 
 
 def frequencies(config: ModelConfig) -> torch.Tensor:

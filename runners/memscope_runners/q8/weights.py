@@ -7,9 +7,9 @@ from typing import Protocol
 
 import torch
 
-from memscope_runners.q8.config import ModelConfig
+from memscope_runners.checkpoint.config import ModelConfig
+from memscope_runners.checkpoint.tokenizer import Tokenizer
 from memscope_runners.q8.slab import Q8Weight, SlabLayout
-from memscope_runners.q8.tokenizer import Tokenizer
 
 Weight = Q8Weight | torch.Tensor
 

@@ -14,11 +14,11 @@ pytest.importorskip("plotly")
 from test_html_browser import BROWSER, dump_dom
 
 from memscope import Recorder, events
-from memscope.analysis.block_picture import BlockPicture, recorded_picture
-from memscope.analysis.timeline import read_timeline
+from memscope.analysis.memory_map.block_picture import BlockPicture, recorded_picture
+from memscope.analysis.timeline.timeline import read_timeline
 from memscope.cli.report import write_report
-from memscope.probes.allocator_map import emit_map
-from memscope.recording import open_recording
+from memscope.probes.torch.allocator_map import emit_map
+from memscope.reader.recording import open_recording
 from memscope_dashboards.html.block_chart import draw_blocks
 from tests.memscope.fake_allocator import MIB, FakeAllocator
 
@@ -86,7 +86,7 @@ def test_each_state_stands_in_the_legend_once(tmp_path: Path) -> None:
 
 
 def test_what_is_not_drawn_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memscope.analysis.block_picture.MOST_ROWS", 1)
+    monkeypatch.setattr("memscope.analysis.memory_map.block_picture.MOST_ROWS", 1)
     chart = draw_blocks(picture_of(record_map(tmp_path / "run.mscope", fragmented())))
     assert "3 segments of 288 MiB" in chart.note
     assert "Not drawn: 2 segments of 32.0 MiB more." in chart.note

@@ -12,9 +12,9 @@ from small_runs import KEEP, LAYERS, SLAB_BYTES, record_nothing, record_run
 pytest.importorskip("plotly")
 
 from memscope import Recorder
-from memscope.analysis.residency_map import ResidencyMap, read_residency_map
-from memscope.analysis.timeline import Timeline, read_timeline
-from memscope.recording import open_recording
+from memscope.analysis.summary.residency_map import ResidencyMap, read_residency_map
+from memscope.analysis.timeline.timeline import Timeline, read_timeline
+from memscope.reader.recording import open_recording
 from memscope_dashboards.html.chart import ByteAxis, thin
 from memscope_dashboards.html.figures import draw_charts
 from memscope_dashboards.html.residency_chart import draw_residency

@@ -22,13 +22,13 @@ from small_runs import (
 )
 
 from memscope.cli.report import write_report
-from memscope.recording import open_recording
+from memscope.reader.recording import open_recording
 from memscope.units import format_value
 
 pytest.importorskip("plotly")
 
-from memscope.analysis.summary import Summary, summarize
-from memscope.analysis.timeline import read_timeline
+from memscope.analysis.summary.summary import Summary, summarize
+from memscope.analysis.timeline.timeline import read_timeline
 
 RUNS: dict[str, Callable[[Path], Path]] = {
     "empty": record_nothing,

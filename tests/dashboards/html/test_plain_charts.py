@@ -10,9 +10,9 @@ from small_runs import record_run
 pytest.importorskip("plotly")
 
 from memscope import Recorder, events
-from memscope.analysis.residency_map import read_residency_map
-from memscope.analysis.timeline import read_timeline
-from memscope.recording import open_recording
+from memscope.analysis.summary.residency_map import read_residency_map
+from memscope.analysis.timeline.timeline import read_timeline
+from memscope.reader.recording import open_recording
 from memscope_dashboards.html.chart import Chart
 from memscope_dashboards.html.figures import draw_charts
 

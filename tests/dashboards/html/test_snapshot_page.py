@@ -11,14 +11,16 @@ import pytest
 from small_runs import HOSTILE
 from test_html_browser import BROWSER, dump_dom
 
+from tests.paths import DATA
+
 pytest.importorskip("plotly")
 
-from memscope.analysis.snapshot import explain_snapshot
-from memscope.analysis.snapshot_picture import read_snapshot_picture
+from memscope.analysis.diagnosis.snapshot.explain import explain_snapshot
+from memscope.analysis.diagnosis.snapshot.picture import read_snapshot_picture
 from memscope.cli import main
 from tests.memscope.fake_allocator import MIB, FakeAllocator, FakeOom
 
-CASES = Path(__file__).parents[2] / "data" / "snapshots"
+CASES = DATA / "snapshots"
 
 
 def report(source: Path, folder: Path) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from memscope import events
-from memscope.frames import BatchEncoder, encode_schema, event_schema
-from memscope.header import new_header
-from memscope.rows import encode_rows
+from memscope.format.frames import BatchEncoder, encode_schema, event_schema
+from memscope.format.header import new_header
+from memscope.recorder.rows import encode_rows
 
 IDS = ("step", "layer", "device", "stream", "request", "thread")
 MS = 1_000_000

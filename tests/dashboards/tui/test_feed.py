@@ -12,11 +12,11 @@ import pytest
 from growing import MS, GrowingFile, facts, recorded, step
 
 from memscope import events
-from memscope.analysis.summary import summarize
-from memscope.analysis.timeline import read_timeline
-from memscope.recording import open_recording
-from memscope.rows import make_row
-from memscope.segments import Segments
+from memscope.analysis.summary.summary import summarize
+from memscope.analysis.timeline.timeline import read_timeline
+from memscope.reader.recording import open_recording
+from memscope.recorder.rows import make_row
+from memscope.recorder.segments import Segments
 from memscope_dashboards.tui.feed import Feed, Snapshot
 
 

@@ -12,10 +12,10 @@ from growing import GrowingFile, facts, recorded, step
 from textual.pilot import Pilot
 
 from memscope import events
-from memscope.analysis.summary import Summary, summarize
-from memscope.analysis.timeline import read_timeline
+from memscope.analysis.summary.summary import Summary, summarize
+from memscope.analysis.timeline.timeline import read_timeline
 from memscope.errors import MemscopeError
-from memscope.recording import open_recording
+from memscope.reader.recording import open_recording
 from memscope.units import format_bytes, format_value
 from memscope_dashboards.tui.app import LiveApp
 from memscope_dashboards.tui.feed import Snapshot

@@ -10,7 +10,7 @@ from growing import GrowingFile
 from test_live_app import live, screen_text, until
 
 from memscope import events
-from memscope.analysis.ledger import Ledger
+from memscope.analysis.ledger.ledger import Ledger
 from memscope.units import format_bytes
 from memscope_dashboards.tui.line import length
 from memscope_dashboards.tui.run_feed import RunFeed, RunSnapshot

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from memscope import events
-from memscope.analysis.timeline import Timeline
-from memscope.frames import event_schema
-from memscope.header import FORMAT, Header
-from memscope.rows import encode_rows
-from memscope.storage import Batch, State
+from memscope.analysis.timeline.timeline import Timeline
+from memscope.format.frames import event_schema
+from memscope.format.header import FORMAT, Header
+from memscope.reader.scanner import Batch, State
+from memscope.recorder.rows import encode_rows
 
 HEADER = Header(
     format=FORMAT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memscope import events
-from memscope.probes.allocator_map import emit_map
+from memscope.probes.torch.allocator_map import emit_map
 from tests.memscope.analysis.build import Event, event, fact
 from tests.memscope.fake_allocator import FakeAllocator
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from memscope.frames import BatchEncoder, encode_schema, event_schema
-from memscope.header import new_header
+from memscope.format.frames import BatchEncoder, encode_schema, event_schema
+from memscope.format.header import new_header
 from tests.memscope.analysis.build import Event, make_batch
 
 BATCH_ROWS = 40

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from memscope import events
-from memscope.analysis.figures import FIGURES
-from memscope.analysis.metric_names import METRICS
+from memscope.analysis.metrics.figures import FIGURES
+from memscope.analysis.metrics.metric_names import METRICS
 from tests.memscope.analysis.build import event, fact
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.cli.conftest import Run

@@ -12,8 +12,9 @@ from tests.memscope.analysis.torch_runs import GIB, run_program
 from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import write_recording
 from tests.memscope.fake_allocator import MIB, FakeAllocator
+from tests.paths import DATA
 
-CASES = Path(__file__).parents[2] / "data" / "snapshots"
+CASES = DATA / "snapshots"
 
 
 def dump(path: Path, *, cache: int, leak: int = 0, stream: int = 0, history: bool = True) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memscope.header import new_header
+from memscope.format.header import new_header
 from tests.memscope.analysis.build import Event, event, fact
 from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import write_recording

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from memscope import events
-from memscope.analysis.explanation import Explanation, Share
-from memscope.cli.explanation_text import BAR_CHARACTERS, bar, explanation_lines
+from memscope.analysis.diagnosis.explanation import Explanation, Share
+from memscope.cli.text.explanation import BAR_CHARACTERS, bar, explanation_lines
 from tests.memscope.analysis.build import event
 from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import write_recording
+from tests.paths import DATA
 
-DATA = Path(__file__).parents[2] / "data"
 CASES = sorted((DATA / "oom").glob("*.txt"))
 FRAGMENTED = DATA / "oom" / "01-huge-split-segment.txt"
 KEYS = {"diagnosis", "why", "device", "requested_bytes", "total_bytes", "free_bytes"}

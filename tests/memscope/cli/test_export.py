@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from memscope import events
-from memscope.header import new_header
+from memscope.format.header import new_header
 from tests.memscope.analysis.build import event
 from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import damage_batch, write_recording
-from tests.memscope.interop.perfetto_traces import read_tracks
+from tests.memscope.interop.perfetto.perfetto_traces import read_tracks
 
 
 def read_arrow(path: Path) -> pa.Table:

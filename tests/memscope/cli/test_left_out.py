@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from memscope.recording import Recording
-from memscope.run_files import find_run
+from memscope.reader.recording import Recording
+from memscope.reader.run_files import find_run
 from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.test_run_summary import GIB, record
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from memscope.cli.text import align
+from memscope.cli.text.columns import align
 from memscope.cli.verbs import VERBS
 from tests.memscope.cli.conftest import Run
+from tests.paths import ROOT
 
 HEAVY = ("numpy", "pyarrow", "torch", "textual", "plotly")
 
@@ -47,7 +48,7 @@ def test_help_names_every_verb(memscope: Run) -> None:
 def test_version_names_distribution_and_place(memscope: Run) -> None:
     found = memscope("--version")
     assert found.out.startswith("memscope-torch ")
-    assert str(Path(__file__).parents[3]) in found.out
+    assert str(ROOT) in found.out
 
 
 @pytest.mark.parametrize(

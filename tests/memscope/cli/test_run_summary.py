@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from memscope.recording import open_recording
-from memscope.run_files import find_run
-from memscope.writer import Recorder
+from memscope.reader.recording import open_recording
+from memscope.reader.run_files import find_run
+from memscope.recorder.recorder import Recorder
 from tests.memscope.cli.conftest import Run
 
 GIB = 1 << 30

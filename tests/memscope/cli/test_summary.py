@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from memscope import events
-from memscope.analysis.timeline import read_timeline
-from memscope.header import new_header
-from memscope.recording import open_recording
+from memscope.analysis.timeline.timeline import read_timeline
+from memscope.format.header import new_header
+from memscope.reader.recording import open_recording
 from tests.memscope.analysis.build import Event, event, fact
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.cli.conftest import Run

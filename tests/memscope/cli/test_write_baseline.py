@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memscope import events
-from memscope.analysis.baseline import read_baseline
+from memscope.analysis.limits.baseline import read_baseline
 from tests.memscope.analysis.build import event, fact
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.cli.conftest import Run

@@ -8,8 +8,8 @@ import pytest
 
 from memscope import events
 from memscope.interop.transformers_callback import trainer_callback
-from memscope.recording import open_recording
-from memscope.writer import Recorder
+from memscope.reader.recording import open_recording
+from memscope.recorder.recorder import Recorder
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from memscope import events
-from memscope.recording import Recording
+from memscope.reader.recording import Recording
+from tests.paths import ROOT
 
 PYTHON = sys.executable
-ROOT = Path(__file__).parents[3]
 HOOK = ROOT / "memscope" / "launch" / "site"
 
 

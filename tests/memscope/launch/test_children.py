@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memscope.recording import Recording
+from memscope.reader.recording import Recording
 from tests.memscope.launch.programs import PYTHON, ROOT, marks_of, record, run_process
 
 ASK = "import memscope, os\ndef ask(): memscope.active_recorder().mark(f'by {os.getpid()}')\n"

@@ -35,6 +35,6 @@ def test_nothing_of_it_is_loaded_unless_asked_for(tmp_path: Path) -> None:
     code = (
         "import sys, memscope\n"
         f"memscope.record({os.fspath(tmp_path / 'run.mscope')!r}).close()\n"
-        "print('memscope.probes.cupti' in sys.modules)"
+        "print('memscope.probes.cupti.probe' in sys.modules)"
     )
     assert run_process([PYTHON, "-c", code], tmp_path).out == "False\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from memscope.recording import Recording
-from memscope.run_files import find_run
+from memscope.reader.recording import Recording
+from memscope.reader.run_files import find_run
 from tests.memscope.launch.programs import PYTHON, record, run_process
 
 MIB = 1 << 20

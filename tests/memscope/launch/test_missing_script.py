@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memscope.launch.program import command_words, missing_script
-from memscope.recording import Recording
+from memscope.reader.recording import Recording
 from tests.memscope.launch.programs import PYTHON, record, run_process
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from memscope.recording import Recording
+from memscope.reader.recording import Recording
 from tests.memscope.launch.programs import (
     PYTHON,
     Ended,

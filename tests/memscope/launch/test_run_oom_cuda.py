@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from memscope.analysis.recorded_map import recorded_map
-from memscope.analysis.timeline import Timeline, read_timeline
-from memscope.recording import open_recording
+from memscope.analysis.memory_map.recorded_map import recorded_map
+from memscope.analysis.timeline.timeline import Timeline, read_timeline
+from memscope.reader.recording import open_recording
 from tests.memscope.launch.programs import PYTHON, Ended, clean_environment, record, run_process
 
 pytestmark = pytest.mark.gpu
@@ -237,7 +237,8 @@ def test_error_during_a_capture_is_the_programs_own(tmp_path: Path) -> None:
 
 COST = """
 import sys, time, torch
-from memscope.probes import oom, history
+from memscope.probes.torch import oom
+from memscope.probes.torch import history
 torch.cuda.init(); torch.empty(1, device='cuda')
 if sys.argv[1] != 'none': oom.attach_observer(torch); assert None in oom._attached.values()
 if sys.argv[1] == 'history': assert history.start_history(torch, 100000) is None

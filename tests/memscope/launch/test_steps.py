@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from memscope.analysis.timeline import read_timeline
-from memscope.recording import Recording
+from memscope.analysis.timeline.timeline import read_timeline
+from memscope.reader.recording import Recording
 from tests.memscope.launch.programs import facts_of, record, steps_of
 
 pytest.importorskip("torch")

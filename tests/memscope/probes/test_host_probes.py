@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from memscope import events
-from memscope.analysis.limits import parse_limits
-from memscope.analysis.measure import measure
-from memscope.analysis.timeline import read_timeline
+from memscope.analysis.limits.limits import parse_limits
+from memscope.analysis.metrics.measure import measure
+from memscope.analysis.timeline.timeline import read_timeline
 from memscope.probes import host
 from memscope.probes.cgroup import CgroupProbe, find_group
-from memscope.probes.context import measure_context
-from memscope.probes.device import DeviceProbe
 from memscope.probes.host import HostProbe
-from memscope.probes.kv_cache import KvCacheProbe
-from memscope.probes.pinned import PinnedProbe
-from memscope.recording import Recording
+from memscope.probes.torch.context import measure_context
+from memscope.probes.torch.device import DeviceProbe
+from memscope.probes.torch.pinned import PinnedProbe
+from memscope.probes.watch.kv_cache import KvCacheProbe
+from memscope.reader.recording import Recording
 from tests.fakes import FakeTorch, ListRecorder
 
 GIB = 1 << 30

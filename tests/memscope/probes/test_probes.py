@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from memscope import events
-from memscope.analysis.timeline import read_timeline
-from memscope.probes.allocator import AllocatorProbe, read_counters
-from memscope.probes.device import ENVIRONMENT, DeviceProbe
-from memscope.probes.nvml import NvmlProbe
-from memscope.recording import open_recording
-from memscope.writer import Recorder
+from memscope.analysis.timeline.timeline import read_timeline
+from memscope.probes.nvml.probe import NvmlProbe
+from memscope.probes.torch.allocator import AllocatorProbe, read_counters
+from memscope.probes.torch.device import ENVIRONMENT, DeviceProbe
+from memscope.reader.recording import open_recording
+from memscope.recorder.recorder import Recorder
 from tests.fakes import (
     CONTAINER,
     MODERN,
@@ -145,8 +145,8 @@ def test_processes_are_listed_once_a_second_or_with_a_change(torch, monkeypatch,
     """With each change of the used bytes where that is cheap."""
     now = [100.0]
     clock = itertools.count(0, cost)
-    monkeypatch.setattr("memscope.probes.nvml.time.perf_counter", lambda: next(clock))
-    monkeypatch.setattr("memscope.probes.nvml.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("memscope.probes.nvml.probe.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("memscope.probes.nvml.probe.time.monotonic", lambda: now[0])
     nvml = FakeNvml(MODERN)
     probe = NvmlProbe(nvml)
     for at, used in ((100.0, 650), (100.5, 660), (100.9, 670), (100.95, 680), (101.5, 680)):
@@ -158,8 +158,8 @@ def test_processes_are_listed_once_a_second_or_with_a_change(torch, monkeypatch,
 
 def test_a_cold_first_list_does_not_make_the_process_old(torch, monkeypatch):
     costs = iter((0.0, 0.02, 1.0, 1.0 + 30e-6, 2.0, 2.0 + 30e-6))
-    monkeypatch.setattr("memscope.probes.nvml.time.perf_counter", lambda: next(costs))
-    monkeypatch.setattr("memscope.probes.nvml.time.monotonic", lambda: 100.0)
+    monkeypatch.setattr("memscope.probes.nvml.probe.time.perf_counter", lambda: next(costs))
+    monkeypatch.setattr("memscope.probes.nvml.probe.time.monotonic", lambda: 100.0)
     nvml = FakeNvml(MODERN)
     probe = NvmlProbe(nvml)
     for nvml.used in (650, 660, 670):
@@ -169,8 +169,8 @@ def test_a_cold_first_list_does_not_make_the_process_old(torch, monkeypatch):
 
 def test_processes_are_listed_at_the_end_whatever_that_costs(torch, monkeypatch):
     clock = itertools.count(0, 0.005)
-    monkeypatch.setattr("memscope.probes.nvml.time.perf_counter", lambda: next(clock))
-    monkeypatch.setattr("memscope.probes.nvml.time.monotonic", lambda: 100.0)
+    monkeypatch.setattr("memscope.probes.nvml.probe.time.perf_counter", lambda: next(clock))
+    monkeypatch.setattr("memscope.probes.nvml.probe.time.monotonic", lambda: 100.0)
     nvml = FakeNvml(MODERN)
     probe, recorder = NvmlProbe(nvml), ListRecorder()
     for recorder.is_closing in (False, False, False, True):

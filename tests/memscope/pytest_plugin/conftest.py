@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
+import memscope.analysis.ledger.ledger
+
 # Loaded before pytest runs within pytest, which forgets what it imported itself.
-import memscope.analysis.baseline
-import memscope.analysis.ledger
-import memscope.analysis.limits
-import memscope.analysis.machine_class
-import memscope.analysis.measure
-import memscope.analysis.median
-import memscope.analysis.timeline
-import memscope.recording
-import memscope.writer  # noqa: F401
+import memscope.analysis.limits.baseline
+import memscope.analysis.limits.limits
+import memscope.analysis.limits.machine_class
+import memscope.analysis.metrics.measure
+import memscope.analysis.metrics.median
+import memscope.analysis.timeline.timeline
+import memscope.reader.recording
+import memscope.recorder.recorder  # noqa: F401
 from tests.memscope.pytest_plugin.program import PROGRAM, RunTests
 
 

@@ -10,7 +10,7 @@ pytest.importorskip("torch")
 
 DECODE = """
 from memscope_runners.decode import decode, prepare
-from memscope_runners.q8.fetch import open_model
+from memscope_runners.checkpoint.fetch import open_model
 from memscope_runners.settings import Settings
 
 @pytest.fixture(scope="module")

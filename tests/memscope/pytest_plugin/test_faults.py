@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memscope.recording import open_recording
+from memscope.reader.recording import open_recording
 
 MARKED = """
 import pytest
@@ -32,13 +32,13 @@ def break_down(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     "broken",
     [
-        "memscope.analysis.limits.parse_limit",
-        "memscope.writer.record",
-        "memscope.writer.Recorder.close",
-        "memscope.recording.Recording",
-        "memscope.analysis.timeline.read_timeline",
-        "memscope.analysis.measure.measure",
-        "memscope.analysis.limits.judge",
+        "memscope.analysis.limits.limits.parse_limit",
+        "memscope.recorder.recorder.record",
+        "memscope.recorder.recorder.Recorder.close",
+        "memscope.reader.recording.Recording",
+        "memscope.analysis.timeline.timeline.read_timeline",
+        "memscope.analysis.metrics.measure.measure",
+        "memscope.analysis.limits.limits.judge",
     ],
 )
 def test_fault_costs_the_measurement_alone(
@@ -75,7 +75,8 @@ def test_idle_plugin_imports_only_pytest(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         "import sys\n"
         "def test_it():\n"
-        "    heavy = {'torch', 'numpy', 'pyarrow', 'textual', 'plotly', 'memscope.writer'}\n"
+        "    heavy = {'torch', 'numpy', 'pyarrow', 'textual', 'plotly', "
+        "'memscope.recorder.recorder'}\n"
         "    assert not heavy & set(sys.modules)\n"
         "    assert 'memscope.pytest_plugin.plugin' in sys.modules\n"
     )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from memscope.analysis.timeline import read_timeline
-from memscope.recording import open_recording
+from memscope.analysis.timeline.timeline import read_timeline
+from memscope.reader.recording import open_recording
 from tests.memscope.pytest_plugin.program import RunTests, kept_recordings
 
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from memscope import events
 from memscope.errors import MemscopeError
-from memscope.frames import END, BatchEncoder, encode_schema, event_schema
-from memscope.header import new_header
-from memscope.recording import Recording
-from memscope.rows import Row, encode_rows, make_row
-from memscope.storage import Scanner, decide_state
+from memscope.format.frames import END, BatchEncoder, encode_schema, event_schema
+from memscope.format.header import new_header
+from memscope.reader.recording import Recording
+from memscope.reader.scanner import Scanner, decide_state
+from memscope.recorder.rows import Row, encode_rows, make_row
 
 SIZES = (2, 2)
 

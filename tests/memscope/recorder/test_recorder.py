@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from memscope import events, writer
-from memscope.analysis.sentences import write_sentences
-from memscope.analysis.timeline import read_timeline
+from memscope import events
+from memscope.analysis.summary.sentences import write_sentences
+from memscope.analysis.timeline.timeline import read_timeline
 from memscope.errors import MemscopeError
-from memscope.recording import Recording
-from memscope.writer import FLUSH_ROWS, Recorder, active_recorder, record
+from memscope.reader.recording import Recording
+from memscope.recorder import recorder as writer
+from memscope.recorder.recorder import FLUSH_ROWS, Recorder, active_recorder, record
 
 
 @pytest.fixture(autouse=True)
@@ -249,7 +250,7 @@ def test_a_recorder_left_open_is_closed_at_exit(tmp_path: Path) -> None:
 def test_a_backlog_becomes_sums_and_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memscope.writer.MAX_BACKLOG_ROWS", 10_000)
+    monkeypatch.setattr("memscope.recorder.recorder.MAX_BACKLOG_ROWS", 10_000)
     with Recorder(tmp_path / "run.mscope") as recorder:
         recorder.pause()  # its thread, so that rows wait however fast it is
         for number in range(20_000):
@@ -269,7 +270,7 @@ def test_a_backlog_becomes_sums_and_is_counted(
 def test_a_backlog_keeps_its_order_while_rows_come_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memscope.writer.MAX_BACKLOG_ROWS", 10_000)
+    monkeypatch.setattr("memscope.recorder.recorder.MAX_BACKLOG_ROWS", 10_000)
     recorder = Recorder(tmp_path / "run.mscope")
     recorder._closing = True  # ends its thread; what follows happens on this one
     recorder._thread.join()
@@ -294,7 +295,7 @@ def test_a_backlog_keeps_its_order_while_rows_come_in(
 def test_a_flush_puts_every_row_before_it_into_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memscope.writer.FLUSH_SECONDS", 60.0)
+    monkeypatch.setattr("memscope.recorder.recorder.FLUSH_SECONDS", 60.0)
     path = tmp_path / "run.mscope"
     with Recorder(path) as recorder:
         for number in range(20):
@@ -438,7 +439,7 @@ def test_no_thread_of_ours_lives_at_a_fork(tmp_path: Path) -> None:
         "alive = []\n"
         "hook = lambda: alive.extend(t.name for t in threading.enumerate())\n"
         "os.register_at_fork(before=hook)\n"  # hooks before a fork run in reverse order
-        "from memscope.writer import Recorder\n"
+        "from memscope.recorder.recorder import Recorder\n"
         "recorder = Recorder(sys.argv[1])\n"
         "for number in range(20):\n"
         "    recorder.mark(f'before {number}')\n"

@@ -13,19 +13,20 @@ from pathlib import Path
 import pytest
 
 from memscope import events
-from memscope.chain import Chain
 from memscope.errors import MemscopeError
-from memscope.recording import Recording, open_recording
-from memscope.run_files import find_run
-from memscope.segments import Segments
-from memscope.writer import Recorder
+from memscope.reader.chain import Chain
+from memscope.reader.recording import Recording, open_recording
+from memscope.reader.run_files import find_run
+from memscope.recorder.recorder import Recorder
+from memscope.recorder.segments import Segments
 
 AHEAD = 3000  # rows, some four segments, that may be written before a follower has seen them
 
 # Segments of 32 KiB, some a second; the number of a row stands in its bytes. Who holds its stdin
 # lets it go on, by a line for each 1000 rows seen.
 PROGRAM = (
-    "import os, sys, time, memscope, memscope.retention as retention, memscope.writer as writer\n"
+    "import os, sys, time, memscope\n"
+    "import memscope.recorder.recorder as writer, memscope.recorder.retention as retention\n"
     "writer.FLUSH_ROWS = 256\n"
     "retention.LEAST_BYTES = 1 << 15\n"
     "with memscope.Recorder(sys.argv[1], keep_last='256KiB') as rec:\n"
@@ -135,7 +136,7 @@ def test_a_follower_goes_on_across_segments_and_misses_nothing(tmp_path: Path) -
 def test_a_full_disk_during_a_roll_stops_the_recording_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("memscope.retention.LEAST_BYTES", 1 << 15)
+    monkeypatch.setattr("memscope.recorder.retention.LEAST_BYTES", 1 << 15)
 
     def no_room(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -159,7 +160,7 @@ def test_a_full_disk_during_a_roll_stops_the_recording_alone(
 def test_a_recording_that_was_moved_stops_at_its_next_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("memscope.retention.LEAST_BYTES", 1 << 15)
+    monkeypatch.setattr("memscope.recorder.retention.LEAST_BYTES", 1 << 15)
     recorder = Recorder(tmp_path / "run.mscope", keep_last="256KiB")
     (tmp_path / "run.mscope").rename(tmp_path / "kept.mscope")
     (tmp_path / "run.mscope").write_text("of somebody else")
@@ -175,7 +176,7 @@ def test_a_recording_that_was_moved_stops_at_its_next_segment(
 def test_a_program_may_go_to_another_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memscope.retention.LEAST_BYTES", 1 << 15)
+    monkeypatch.setattr("memscope.recorder.retention.LEAST_BYTES", 1 << 15)
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path)
     with Recorder("run.mscope", keep_last="256KiB") as recorder:
@@ -274,8 +275,8 @@ def test_a_recorder_adds_no_thread_of_the_system_at_a_fork(tmp_path: Path) -> No
         "count = lambda: len(os.listdir('/proc/self/task'))\n"
         "seen, before = [], count()\n"
         "os.register_at_fork(before=lambda: seen.append(count()))\n"
-        "import memscope, memscope.open_recorders as open_recorders\n"
-        "import memscope.retention as retention, memscope.writer as writer\n"
+        "import memscope, memscope.recorder.open_recorders as open_recorders\n"
+        "import memscope.recorder.retention as retention, memscope.recorder.recorder as writer\n"
         "retention.LEAST_BYTES, writer.FLUSH_ROWS = 1 << 15, 256\n"
         "open_recorders.EXIT_SECONDS = writer.FORK_SECONDS = 30.0\n"  # however late its thread is
         "recorder = memscope.record(sys.argv[1], keep_last='256KiB')\n"

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from memscope import events
-from memscope.frames import event_schema
-from memscope.rows import encode_rows, make_row
+from memscope.format.frames import event_schema
+from memscope.recorder.rows import encode_rows, make_row
 
 
 @pytest.mark.parametrize("data", [0, 2, 1.5, True, [1], {"a": 1}, "text"])

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memscope import events
-from memscope.chain import remove_recording
-from memscope.header import Segment, new_header
-from memscope.output_file import OutputFile
-from memscope.recording import Recording
-from memscope.rows import Row, encode_rows, make_row
-from memscope.segment_encoder import SegmentEncoder
-from memscope.segments import Segments
-from memscope.storage import Batch
+from memscope.format.header import Segment, new_header
+from memscope.reader.chain import remove_recording
+from memscope.reader.recording import Recording
+from memscope.reader.scanner import Batch
+from memscope.recorder.output_file import OutputFile
+from memscope.recorder.rows import Row, encode_rows, make_row
+from memscope.recorder.segment_encoder import SegmentEncoder
+from memscope.recorder.segments import Segments
 
 LIMIT = 1 << 18
 SIZE = 200  # events a batch: a segment takes about five batches

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memscope_runners.bench.q8_products import measure_products
-from memscope_runners.q8.fetch import open_model
+from memscope_runners.checkpoint.fetch import open_model
 
 
 def test_every_way_is_right_and_repeats_its_bits() -> None:

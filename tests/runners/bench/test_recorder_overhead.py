@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from memscope.writer import THREAD_NAME
+from memscope.recorder.recorder import THREAD_NAME
 from memscope_runners.bench import recorder_overhead
 from memscope_runners.bench.recorder_overhead import (
     TURN_TOKENS,
@@ -18,7 +18,7 @@ from memscope_runners.bench.recorder_overhead import (
     Walk,
     measure,
 )
-from memscope_runners.q8.fetch import open_model
+from memscope_runners.checkpoint.fetch import open_model
 from memscope_runners.settings import Settings
 
 

@@ -11,8 +11,8 @@ from memscope.cli import main
 from memscope.errors import MemscopeError
 from memscope_runners.bench.allocators import measure_geometries
 from memscope_runners.bench.cost_curve import default_settings, parse_setting
+from memscope_runners.checkpoint.fetch import open_model
 from memscope_runners.memory.device import HostDevice
-from memscope_runners.q8.fetch import open_model
 from memscope_runners.settings import Settings
 
 QUICK = ["--model", "synthetic:tiny", "--device", "host", "--tokens", "4", "--rounds", "1"]

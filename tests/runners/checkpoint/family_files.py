@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from memscope_runners.q8.synthetic import CHAT_TEMPLATE, byte_tokenizer
+from memscope_runners.checkpoint.synthetic import CHAT_TEMPLATE, byte_tokenizer
 
 VOCAB, HEADS, KV_HEADS = 512, 4, 2
 Values = dict[str, Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.chat import render_chat
-from memscope_runners.q8.synthetic import CHAT_TEMPLATE
+from memscope_runners.checkpoint.chat import render_chat
+from memscope_runners.checkpoint.synthetic import CHAT_TEMPLATE
 
 SMOLLM = (
     "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"

@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import load_file
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.checkpoint import open_checkpoint, quantized, slab_name
-from memscope_runners.q8.checkpoint_writer import write_checkpoint
-from memscope_runners.q8.synthetic import TINY, SyntheticModel
-from memscope_runners.q8.tokenizer import TokenizerFile
+from memscope_runners.checkpoint.checkpoint import open_checkpoint, quantized, slab_name
+from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
+from memscope_runners.checkpoint.synthetic import TINY, SyntheticModel
+from memscope_runners.checkpoint.tokenizer import TokenizerFile
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +214,6 @@ def test_a_file_without_permission_is_not_said_to_be_missing(
     def refuse(*_: object, **__: object) -> None:
         raise FileNotFoundError  # as safetensors does, whatever open(2) said
 
-    monkeypatch.setattr("memscope_runners.q8.checkpoint.safe_open", refuse)
+    monkeypatch.setattr("memscope_runners.checkpoint.checkpoint.safe_open", refuse)
     with pytest.raises(MemscopeError, match="cannot be read"):
         open_checkpoint(written)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memscope.cli import main
-from tests.runners.q8.family_files import save_by_hand
+from tests.runners.checkpoint.family_files import save_by_hand
 
 LOADED = {
     "llama-3": "Llama; 3 layers of 128; 4 heads and 2 key-value heads of 32; vocabulary 512;",

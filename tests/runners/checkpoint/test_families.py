@@ -10,14 +10,14 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from memscope_runners.checkpoint.checkpoint import open_checkpoint, quantized
+from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
+from memscope_runners.checkpoint.huggingface import HuggingFaceModel
+from memscope_runners.checkpoint.tokenizer import Tokenizer
 from memscope_runners.decoder import Decoder
-from memscope_runners.q8.checkpoint import open_checkpoint, quantized
-from memscope_runners.q8.checkpoint_writer import write_checkpoint
-from memscope_runners.q8.huggingface import HuggingFaceModel
-from memscope_runners.q8.tokenizer import Tokenizer
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
-from tests.runners.q8.family_files import FAMILIES, save_by_hand, save_pretrained
+from tests.runners.checkpoint.family_files import FAMILIES, save_by_hand, save_pretrained
 from tests.runners.q8.test_forward_pass import float_logits, q8_logits
 
 IDS = [(37 * step + step * step) % 512 for step in range(96)]  # past Llama 3's original context

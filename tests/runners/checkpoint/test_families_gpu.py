@@ -10,15 +10,15 @@ import pytest
 import torch
 
 from memscope.errors import MemscopeError
+from memscope_runners.checkpoint.checkpoint import open_checkpoint
+from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
+from memscope_runners.checkpoint.huggingface import HuggingFaceModel
+from memscope_runners.checkpoint.synthetic import TINY
 from memscope_runners.decoder import Decoder, make_ops
 from memscope_runners.memory.choice import make_device
-from memscope_runners.q8.checkpoint import open_checkpoint
-from memscope_runners.q8.checkpoint_writer import write_checkpoint
-from memscope_runners.q8.huggingface import HuggingFaceModel
-from memscope_runners.q8.synthetic import TINY
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
-from tests.runners.q8.family_files import FAMILIES, save_by_hand
+from tests.runners.checkpoint.family_files import FAMILIES, save_by_hand
 
 pytestmark = pytest.mark.gpu
 

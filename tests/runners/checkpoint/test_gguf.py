@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.gguf import GgufModel, unpermute
-from memscope_runners.q8.synthetic import TINY, SyntheticModel, byte_tokenizer
-from memscope_runners.q8.tokenizer import Tokenizer
-from tests.runners.q8.model_files import permute, save_gguf
+from memscope_runners.checkpoint.gguf import GgufModel, unpermute
+from memscope_runners.checkpoint.synthetic import TINY, SyntheticModel, byte_tokenizer
+from memscope_runners.checkpoint.tokenizer import Tokenizer
+from tests.runners.checkpoint.model_files import permute, save_gguf
 
 Kind = gguf.GGMLQuantizationType
 

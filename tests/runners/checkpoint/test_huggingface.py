@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.checkpoint import quantized
-from memscope_runners.q8.huggingface import INDEX, HuggingFaceModel
-from tests.runners.q8.family_files import LLAMA3, save_by_hand
-from tests.runners.q8.model_files import save_llama
+from memscope_runners.checkpoint.checkpoint import quantized
+from memscope_runners.checkpoint.huggingface import INDEX, HuggingFaceModel
+from tests.runners.checkpoint.family_files import LLAMA3, save_by_hand
+from tests.runners.checkpoint.model_files import save_llama
 
 
 def change_config(folder: Path, **values: object) -> None:

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8 import wheel
-from memscope_runners.q8.checkpoint_writer import write_checkpoint
-from memscope_runners.q8.fetch import open_model
-from memscope_runners.q8.synthetic import TINY, SyntheticModel
-from tests.runners.q8.model_files import save_gguf, save_llama
+from memscope_runners.checkpoint import wheel
+from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
+from memscope_runners.checkpoint.fetch import open_model
+from memscope_runners.checkpoint.synthetic import TINY, SyntheticModel
+from tests.runners.checkpoint.model_files import save_gguf, save_llama
 
 
 @pytest.fixture(autouse=True)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from memscope_runners.q8.checkpoint_writer import write_checkpoint
-from memscope_runners.q8.replacement import remove_leftovers, replacing
-from memscope_runners.q8.synthetic import TINY, SyntheticModel
+from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
+from memscope_runners.checkpoint.replacement import remove_leftovers, replacing
+from memscope_runners.checkpoint.synthetic import TINY, SyntheticModel
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from memscope_runners.q8.checkpoint_writer import write_checkpoint
-from memscope_runners.q8.synthetic import TINY, SyntheticModel
+from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
+from memscope_runners.checkpoint.synthetic import TINY, SyntheticModel
 
 def die(what, done, total):
     if done == 2:

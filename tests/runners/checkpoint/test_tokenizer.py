@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.synthetic import CHAT_TEMPLATE, byte_tokenizer
-from memscope_runners.q8.tokenizer import Tokenizer, TokenizerFile
+from memscope_runners.checkpoint.synthetic import CHAT_TEMPLATE, byte_tokenizer
+from memscope_runners.checkpoint.tokenizer import Tokenizer, TokenizerFile
 
 TOKENIZER = Tokenizer(TokenizerFile(byte_tokenizer(512).to_str(), CHAT_TEMPLATE))
 

@@ -11,7 +11,7 @@ import torch
 
 from memscope import events, plan
 from memscope.errors import MemscopeError
-from memscope.writer import record
+from memscope.recorder.recorder import record
 from memscope_runners.memory.choice import choose_device
 from memscope_runners.memory.cuda_device import CudaDevice
 from memscope_runners.memory.cuda_runtime import CudaFailed, CudaRuntime
@@ -181,7 +181,7 @@ def test_capture_goes_on_beside_the_sampler(tmp_path):
 
 
 def sampled_names(path: Any) -> set[str]:
-    from memscope.recording import Recording
+    from memscope.reader.recording import Recording
 
     with Recording(path) as recording:
         return {

@@ -9,6 +9,10 @@ import pytest
 import torch
 
 from memscope import events
+from memscope_runners.checkpoint.checkpoint import Checkpoint, open_checkpoint
+from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
+from memscope_runners.checkpoint.fetch import open_model
+from memscope_runners.checkpoint.synthetic import SyntheticModel
 from memscope_runners.memory import host_slabs
 from memscope_runners.memory.cuda_device import CudaDevice
 from memscope_runners.memory.device import HostDevice
@@ -19,10 +23,6 @@ from memscope_runners.memory.host_slabs import (
     open_host_slabs,
 )
 from memscope_runners.memory.pages import is_of_file, release_pages
-from memscope_runners.q8.checkpoint import Checkpoint, open_checkpoint
-from memscope_runners.q8.checkpoint_writer import write_checkpoint
-from memscope_runners.q8.fetch import open_model
-from memscope_runners.q8.synthetic import SyntheticModel
 from tests.fakes import ListRecorder
 from tests.runners.memory.fake_cuda import FakeRuntime
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from memscope_runners.q8.checkpoint import quantized
-from memscope_runners.q8.floats import FloatModel, FloatWeights
-from memscope_runners.q8.huggingface import HuggingFaceModel
+from memscope_runners.checkpoint.checkpoint import quantized
+from memscope_runners.checkpoint.floats import FloatModel, FloatWeights
+from memscope_runners.checkpoint.huggingface import HuggingFaceModel
+from memscope_runners.checkpoint.synthetic import TINY, SyntheticModel
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.model import Model
-from memscope_runners.q8.synthetic import TINY, SyntheticModel
 from memscope_runners.q8.weights import ResidentWeights
-from tests.runners.q8.model_files import save_llama
+from tests.runners.checkpoint.model_files import save_llama
 
 IDS = [3, 200, 45, 45, 511, 0, 77, 130, 12, 99]
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memscope.errors import MemscopeError
+from memscope_runners.checkpoint.synthetic import TINY, SyntheticModel
 from memscope_runners.q8.quantize import quantize, quantize_slab
 from memscope_runners.q8.slab import GROUP
-from memscope_runners.q8.synthetic import TINY, SyntheticModel
 
 
 @given(st.integers(0, 2**31), st.floats(-3, 3))

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from memscope_runners.q8.huggingface import HuggingFaceModel
-from tests.runners.q8.family_files import save_by_hand
+from memscope_runners.checkpoint.huggingface import HuggingFaceModel
+from tests.runners.checkpoint.family_files import save_by_hand
 
 SHARD_BYTES = 50_000_000
 MEASURE = """
 import json, sys
 from pathlib import Path
 import torch
-from memscope_runners.q8.checkpoint_writer import write_checkpoint
-from memscope_runners.q8.huggingface import HuggingFaceModel
+from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
+from memscope_runners.checkpoint.huggingface import HuggingFaceModel
 
 def status(key):
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from memscope.errors import MemscopeError
-from memscope_runners.q8.fetch import open_model
+from memscope_runners.checkpoint.fetch import open_model
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.model import Model
 from memscope_runners.q8.sampler import greedy

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from memscope.analysis.figure import Figure
-from memscope.analysis.figures import find_definition
+from memscope.analysis.metrics.figure import Figure
+from memscope.analysis.metrics.figures import find_definition
 from memscope.text import clean
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, paragraph, rule, spread

@@ -6,7 +6,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
-from memscope.analysis.absent import absent_of_device
+from memscope.analysis.summary.absent import absent_of_device
 from memscope_dashboards.tui.run_feed import RunSnapshot
 from memscope_dashboards.tui.screens.snapshot_screen import SnapshotScreen
 from memscope_dashboards.tui.widgets.counters import Counters

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memscope.analysis.ledger import Ledger
-from memscope.analysis.ledger_lines import MEASURED, PARTIAL
-from memscope.analysis.ledger_lines import Line as Entry
+from memscope.analysis.ledger.ledger import Ledger
+from memscope.analysis.ledger.lines import MEASURED, PARTIAL
+from memscope.analysis.ledger.lines import Line as Entry
 from memscope.text import clean
 from memscope.units import format_bytes
 from memscope_dashboards.tui.feed import Snapshot

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memscope.analysis.memory import Device
-from memscope.analysis.summary import Summary
+from memscope.analysis.metrics.memory import Device
+from memscope.analysis.summary.summary import Summary
 from memscope.text import clean
 from memscope.units import format_bytes, format_seconds
 from memscope_dashboards.tui.feed import Snapshot

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memscope.analysis.program import MetricSeries
+from memscope.analysis.summary.program import MetricSeries
 from memscope.text import clean
 from memscope.units import format_bytes, format_seconds, format_value
 from memscope_dashboards.tui.chart import Array, area, columns

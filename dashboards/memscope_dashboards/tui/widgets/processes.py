@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memscope.analysis.run_summary import Process, RunSummary
+from memscope.analysis.summary.run_summary import Process, RunSummary
 from memscope.text import clean
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, length, spread

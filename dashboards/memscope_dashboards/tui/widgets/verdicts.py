@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memscope.analysis.absent import absent_defaults, unjudged_words
-from memscope.analysis.limits import Verdict
+from memscope.analysis.limits.limits import Verdict
+from memscope.analysis.summary.absent import absent_defaults, unjudged_words
 from memscope.text import clean
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, paragraph, rule, spread

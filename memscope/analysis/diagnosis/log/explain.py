@@ -7,36 +7,36 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from memscope.analysis.explanation import FIGURES, Explanation, Failure
-from memscope.analysis.oom_advice import advise
-from memscope.analysis.oom_balance import Balance, decide
-from memscope.analysis.oom_card import card_shares
-from memscope.analysis.oom_host import explain_host
-from memscope.analysis.oom_incident import (
+from memscope.analysis.diagnosis.advice import advise
+from memscope.analysis.diagnosis.balance import Balance, decide
+from memscope.analysis.diagnosis.card import card_shares
+from memscope.analysis.diagnosis.explanation import FIGURES, Explanation, Failure
+from memscope.analysis.diagnosis.log.host import explain_host
+from memscope.analysis.diagnosis.log.incident import (
     Victim,
     failure_starts,
     has_comparable_times,
     saw_first,
     victims_of,
 )
-from memscope.analysis.oom_node import SLURM_JOB, explain_node
-from memscope.analysis.oom_others import help_others
-from memscope.analysis.oom_runtimes import explain_runtime
-from memscope.analysis.oom_server_advice import server_help, server_no_help
-from memscope.analysis.oom_situation import Situation, torch_size
-from memscope.analysis.oom_words import write_why
-from memscope.analysis.oom_xla import explain_xla
-from memscope.analysis.oom_xla_library import explain_xla_library
-from memscope.analysis.refusal import explain_refusal
-from memscope.interop.host_messages import HostMessage
-from memscope.interop.log_context import LogContext
-from memscope.interop.log_lines import plain
-from memscope.interop.message_kinds import Message
-from memscope.interop.node_messages import NodeMessage
-from memscope.interop.oom_formats import OomMessage
-from memscope.interop.oom_message import LogReading
-from memscope.interop.runtime_messages import RuntimeMessage
-from memscope.interop.xla_messages import XlaMessage
+from memscope.analysis.diagnosis.log.node import SLURM_JOB, explain_node
+from memscope.analysis.diagnosis.log.others import help_others
+from memscope.analysis.diagnosis.log.refusal import explain_refusal
+from memscope.analysis.diagnosis.log.runtimes import explain_runtime
+from memscope.analysis.diagnosis.log.xla import explain_xla
+from memscope.analysis.diagnosis.log.xla_library import explain_xla_library
+from memscope.analysis.diagnosis.server_advice import server_help, server_no_help
+from memscope.analysis.diagnosis.situation import Situation, torch_size
+from memscope.analysis.diagnosis.words import write_why
+from memscope.interop.oom_log.context import LogContext
+from memscope.interop.oom_log.formats.host import HostMessage
+from memscope.interop.oom_log.formats.node import NodeMessage
+from memscope.interop.oom_log.formats.registry import Message
+from memscope.interop.oom_log.formats.runtimes import RuntimeMessage
+from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.formats.xla import XlaMessage
+from memscope.interop.oom_log.lines import plain
+from memscope.interop.oom_log.reader import LogReading
 
 _KILLED = re.compile(r"\bKilled\b")
 KILLED_ADVICE = (

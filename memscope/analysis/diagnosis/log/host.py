@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memscope.analysis.explanation import Advice, Explanation
-from memscope.analysis.oom_situation import torch_size
-from memscope.interop.host_messages import HostMessage
-from memscope.interop.log_context import LogContext
+from memscope.analysis.diagnosis.explanation import Advice, Explanation
+from memscope.analysis.diagnosis.situation import torch_size
+from memscope.interop.oom_log.context import LogContext
+from memscope.interop.oom_log.formats.host import HostMessage
 from memscope.text import clean
 
 _NAME_CHARACTERS = 40

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from memscope.interop.log_time import Stamp, are_comparable
-from memscope.interop.log_writer import Writer
-from memscope.interop.oom_formats import OomMessage
-from memscope.interop.oom_message import Found, LogReading
+from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.reader import Found, LogReading
+from memscope.interop.oom_log.time import Stamp, are_comparable
+from memscope.interop.oom_log.writer import Writer
 
 # Messages no further apart belong to one failure, told by several layers or ranks of a program.
 INCIDENT_LINES = 2000

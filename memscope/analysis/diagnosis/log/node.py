@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from memscope.analysis.explanation import Advice, Explanation
-from memscope.analysis.oom_host import NOT_THE_DEVICE, less_host_memory
-from memscope.analysis.oom_situation import torch_size
-from memscope.interop.log_context import LogContext
-from memscope.interop.node_messages import NodeMessage
-from memscope.interop.sizes import Size
+from memscope.analysis.diagnosis.explanation import Advice, Explanation
+from memscope.analysis.diagnosis.log.host import NOT_THE_DEVICE, less_host_memory
+from memscope.analysis.diagnosis.situation import torch_size
+from memscope.interop.oom_log.context import LogContext
+from memscope.interop.oom_log.formats.node import NodeMessage
+from memscope.interop.oom_log.sizes import Size
 from memscope.text import clean
 
 SLURM_JOB = "SLURM_JOB_ID"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from memscope.analysis.explanation import Advice, Explanation
-from memscope.analysis.oom_balance import Balance
-from memscope.analysis.oom_incident import Victim
-from memscope.analysis.oom_situation import torch_size
-from memscope.interop.oom_formats import OomMessage
+from memscope.analysis.diagnosis.balance import Balance
+from memscope.analysis.diagnosis.explanation import Advice, Explanation
+from memscope.analysis.diagnosis.log.incident import Victim
+from memscope.analysis.diagnosis.situation import torch_size
+from memscope.interop.oom_log.formats.torch import OomMessage
 
 _NAMES = 4
 

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memscope.analysis.explanation import Advice, Explanation, Share
-from memscope.analysis.oom_balance import CONTEXT_BYTES, OUTSIDE_SHARE
-from memscope.analysis.oom_counsel import WHO_HOLDS_IT, Counsel
-from memscope.analysis.oom_situation import lower_share, torch_size
-from memscope.analysis.refusal_flags import (
+from memscope.analysis.diagnosis.balance import CONTEXT_BYTES, OUTSIDE_SHARE
+from memscope.analysis.diagnosis.counsel import WHO_HOLDS_IT, Counsel
+from memscope.analysis.diagnosis.explanation import Advice, Explanation, Share
+from memscope.analysis.diagnosis.log.refusal_flags import (
     half_kv,
     half_request,
     has_small_kv,
     more_cards,
     no_graphs,
 )
-from memscope.analysis.refusal_sglang import (
+from memscope.analysis.diagnosis.log.refusal_sglang import (
     NO_ALLOCATOR,
     Explained,
     explain_no_kv,
     explain_slots,
     explain_unbalanced,
 )
-from memscope.analysis.server_share import higher_share, is_hopeless, unknown_share
-from memscope.interop.log_context import LogContext
-from memscope.interop.server_refusals import Refusal
+from memscope.analysis.diagnosis.server_share import higher_share, is_hopeless, unknown_share
+from memscope.analysis.diagnosis.situation import lower_share, torch_size
+from memscope.interop.oom_log.context import LogContext
+from memscope.interop.oom_log.formats.servers import Refusal
 
 _OVERLARGE = "more than the card has"
 

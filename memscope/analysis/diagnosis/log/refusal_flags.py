@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from memscope.analysis.explanation import Advice
-from memscope.interop.log_context import LogContext
+from memscope.analysis.diagnosis.explanation import Advice
+from memscope.interop.oom_log.context import LogContext
 
 
 def has_small_kv(context: LogContext) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from memscope.analysis.explanation import Advice
-from memscope.analysis.oom_counsel import WHO_HOLDS_IT, Counsel
-from memscope.analysis.oom_situation import raise_share, torch_size
-from memscope.interop.log_context import LogContext
-from memscope.interop.server_refusals import Refusal
+from memscope.analysis.diagnosis.counsel import WHO_HOLDS_IT, Counsel
+from memscope.analysis.diagnosis.explanation import Advice
+from memscope.analysis.diagnosis.situation import raise_share, torch_size
+from memscope.interop.oom_log.context import LogContext
+from memscope.interop.oom_log.formats.servers import Refusal
 
 # Diagnosis, paragraph and advice.
 Explained: TypeAlias = tuple[str, str, Counsel]

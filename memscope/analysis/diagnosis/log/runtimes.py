@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memscope.analysis.explanation import Advice, Explanation
-from memscope.analysis.oom_counsel import WHO_HOLDS_IT
-from memscope.analysis.oom_situation import torch_size
-from memscope.interop.runtime_messages import RuntimeMessage
+from memscope.analysis.diagnosis.counsel import WHO_HOLDS_IT
+from memscope.analysis.diagnosis.explanation import Advice, Explanation
+from memscope.analysis.diagnosis.situation import torch_size
+from memscope.interop.oom_log.formats.runtimes import RuntimeMessage
 
 _LARGEST_CARD_BYTES = 1 << 40
 _NOT_TORCH = Advice("PYTORCH_CUDA_ALLOC_CONF=...", "it is not torch's memory")

@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from memscope.analysis.explanation import FIGURES, Advice, Explanation, Share
-from memscope.analysis.oom_counsel import WHO_HOLDS_IT
-from memscope.analysis.oom_situation import torch_size
-from memscope.interop.log_context import LogContext
-from memscope.interop.xla_messages import XlaMessage
+from memscope.analysis.diagnosis.counsel import WHO_HOLDS_IT
+from memscope.analysis.diagnosis.explanation import FIGURES, Advice, Explanation, Share
+from memscope.analysis.diagnosis.situation import torch_size
+from memscope.interop.oom_log.context import LogContext
+from memscope.interop.oom_log.formats.xla import XlaMessage
 
 DEFAULT_FRACTION = 0.75
 # More than this share of a card is not to be had: context and libraries take the rest.

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memscope.analysis.explanation import Advice, Explanation
-from memscope.analysis.oom_counsel import WHO_HOLDS_IT
-from memscope.analysis.oom_situation import torch_size
-from memscope.analysis.oom_xla import DEFAULT_FRACTION, PREALLOCATE, Pool
-from memscope.interop.log_context import LogContext
-from memscope.interop.xla_messages import XlaMessage
+from memscope.analysis.diagnosis.counsel import WHO_HOLDS_IT
+from memscope.analysis.diagnosis.explanation import Advice, Explanation
+from memscope.analysis.diagnosis.log.xla import DEFAULT_FRACTION, PREALLOCATE, Pool
+from memscope.analysis.diagnosis.situation import torch_size
+from memscope.interop.oom_log.context import LogContext
+from memscope.interop.oom_log.formats.xla import XlaMessage
 
 
 def explain_xla_library(message: XlaMessage, context: LogContext) -> Explanation:

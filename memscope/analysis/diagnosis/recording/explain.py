@@ -5,19 +5,19 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from memscope.analysis.explanation import Advice, Explanation
-from memscope.analysis.killed import host_full
-from memscope.analysis.oom_balance import decide
-from memscope.analysis.oom_situation import Situation, torch_size
-from memscope.analysis.recorded_explanation import SOURCE, explain_error, explain_oom
-from memscope.analysis.recorded_oom import RecordedOom, make_situation, read_oom
+from memscope.analysis.diagnosis.balance import decide
+from memscope.analysis.diagnosis.explanation import Advice, Explanation
+from memscope.analysis.diagnosis.recording.explanation import SOURCE, explain_error, explain_oom
+from memscope.analysis.diagnosis.recording.killed import host_full
+from memscope.analysis.diagnosis.recording.oom import RecordedOom, make_situation, read_oom
+from memscope.analysis.diagnosis.situation import Situation, torch_size
 from memscope.plan import Needs, Plan, Window, fitting_keep, with_keep, with_policy
 
 if TYPE_CHECKING:
-    from memscope.analysis.rare_rows import OutOfMemory
-    from memscope.analysis.timeline import Timeline
-    from memscope.interop.sizes import Size
-    from memscope.storage import State
+    from memscope.analysis.timeline.rare_rows import OutOfMemory
+    from memscope.analysis.timeline.timeline import Timeline
+    from memscope.interop.oom_log.sizes import Size
+    from memscope.reader.scanner import State
 
 
 def explain_timeline(timeline: Timeline, state: State) -> Explanation:

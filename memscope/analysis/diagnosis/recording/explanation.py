@@ -7,29 +7,30 @@ import io
 import re
 from typing import TYPE_CHECKING, Any
 
-from memscope.analysis import snapshot_advice, snapshot_words
-from memscope.analysis.explanation import FIGURES, Advice, Explanation, Share
-from memscope.analysis.oom import explain_message, explain_reading
-from memscope.analysis.oom_advice import UNNAMED, advise
-from memscope.analysis.oom_balance import Balance
-from memscope.analysis.oom_card import card_shares
-from memscope.analysis.oom_host_recorded import within_host_limits
-from memscope.analysis.oom_incident import victims_of
-from memscope.analysis.oom_readings import name_processes
-from memscope.analysis.oom_silent import SILENT_KINDS, read_silent
-from memscope.analysis.oom_silent_words import explain_silent
-from memscope.analysis.oom_situation import torch_size
-from memscope.analysis.oom_words import write_why
-from memscope.analysis.recorded_oom import RecordedOom, growth_sentence
-from memscope.analysis.snapshot import SnapshotExplanation, unused_shares
-from memscope.analysis.snapshot_details import snapshot_details
-from memscope.analysis.snapshot_report import snapshot_report
-from memscope.interop.oom_formats import OomMessage
-from memscope.interop.oom_message import read_log
+from memscope.analysis.diagnosis.advice import UNNAMED, advise
+from memscope.analysis.diagnosis.balance import Balance
+from memscope.analysis.diagnosis.card import card_shares
+from memscope.analysis.diagnosis.explanation import FIGURES, Advice, Explanation, Share
+from memscope.analysis.diagnosis.log.explain import explain_message, explain_reading
+from memscope.analysis.diagnosis.log.incident import victims_of
+from memscope.analysis.diagnosis.recording.host import within_host_limits
+from memscope.analysis.diagnosis.recording.oom import RecordedOom, growth_sentence
+from memscope.analysis.diagnosis.recording.silent import SILENT_KINDS, read_silent
+from memscope.analysis.diagnosis.recording.silent_words import explain_silent
+from memscope.analysis.diagnosis.situation import torch_size
+from memscope.analysis.diagnosis.snapshot import advice as snapshot_advice
+from memscope.analysis.diagnosis.snapshot import words as snapshot_words
+from memscope.analysis.diagnosis.snapshot.details import snapshot_details
+from memscope.analysis.diagnosis.snapshot.explain import SnapshotExplanation, unused_shares
+from memscope.analysis.diagnosis.snapshot.report import snapshot_report
+from memscope.analysis.diagnosis.words import write_why
+from memscope.analysis.timeline.oom_readings import name_processes
+from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.reader import read_log
 
 if TYPE_CHECKING:
-    from memscope.analysis.rare_rows import OutOfMemory
-    from memscope.analysis.timeline import Timeline
+    from memscope.analysis.timeline.rare_rows import OutOfMemory
+    from memscope.analysis.timeline.timeline import Timeline
 
 SOURCE = "recording"
 _HOST_ERROR = re.compile(r"\w{0,80}(?<!OutOf)MemoryError(?!\w)")

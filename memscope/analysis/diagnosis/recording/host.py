@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from memscope.analysis.explanation import Advice, Explanation
-from memscope.analysis.oom_advice import CONTAINER, OWN_LIMIT
-from memscope.analysis.oom_situation import torch_size
-from memscope.analysis.rare_rows import as_count
+from memscope.analysis.diagnosis.advice import CONTAINER, OWN_LIMIT
+from memscope.analysis.diagnosis.explanation import Advice, Explanation
+from memscope.analysis.diagnosis.situation import torch_size
+from memscope.analysis.timeline.rare_rows import as_count
 
 if TYPE_CHECKING:
-    from memscope.analysis.timeline import Timeline
+    from memscope.analysis.timeline.timeline import Timeline
 
 FACT = "host.limits"
 _UNREAD_LIMIT = "whether ulimit -v (RLIMIT_AS) was set: the recording does not say"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from memscope.units import format_bytes
 
 if TYPE_CHECKING:
-    from memscope.analysis.timeline import Timeline
-    from memscope.storage import State
+    from memscope.analysis.timeline.timeline import Timeline
+    from memscope.reader.scanner import State
 
 FULL_SHARE = 0.95
 OWN_SHARE = 0.5  # of the limit: what the kernel cannot give back by dropping cached files

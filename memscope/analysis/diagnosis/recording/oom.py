@@ -9,24 +9,24 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from memscope.analysis.fragmentation import buckets
-from memscope.analysis.growth import Growth, analyse_growth
-from memscope.analysis.holders import name_stack
-from memscope.analysis.memory_map import SMALL_BYTES, SMALL_SEGMENT_BYTES
-from memscope.analysis.oom_balance import Balance, decide
-from memscope.analysis.oom_situation import Situation, torch_size
-from memscope.analysis.rare_rows import OutOfMemory, as_count
-from memscope.analysis.recorded_map import FACT, RecordedMap, recorded_map
-from memscope.analysis.snapshot_analysis import SnapshotAnalysis, analyse_snapshot
-from memscope.analysis.snapshot_oom import OomMoment, decide_oom
-from memscope.interop.log_context import LogContext
-from memscope.interop.oom_formats import OomMessage
-from memscope.interop.sizes import Size
-from memscope.interop.snapshot_values import Stacks
+from memscope.analysis.diagnosis.balance import Balance, decide
+from memscope.analysis.diagnosis.situation import Situation, torch_size
+from memscope.analysis.diagnosis.snapshot.analysis import SnapshotAnalysis, analyse_snapshot
+from memscope.analysis.diagnosis.snapshot.oom import OomMoment, decide_oom
+from memscope.analysis.memory_map.fragmentation import buckets
+from memscope.analysis.memory_map.holders import name_stack
+from memscope.analysis.memory_map.memory_map import SMALL_BYTES, SMALL_SEGMENT_BYTES
+from memscope.analysis.memory_map.recorded_map import FACT, RecordedMap, recorded_map
+from memscope.analysis.metrics.growth import Growth, analyse_growth
+from memscope.analysis.timeline.rare_rows import OutOfMemory, as_count
+from memscope.interop.oom_log.context import LogContext
+from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.sizes import Size
+from memscope.interop.snapshot.values import Stacks
 
 if TYPE_CHECKING:
-    from memscope.analysis.oom_readings import OtherProcess
-    from memscope.analysis.timeline import Timeline
+    from memscope.analysis.timeline.oom_readings import OtherProcess
+    from memscope.analysis.timeline.timeline import Timeline
 
 MAX_BYTES = 1 << 60
 # What the counters decide against the map, which does not carry them.

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memscope.analysis.explanation import Explanation
-from memscope.analysis.oom_recording import explain_timeline
+from memscope.analysis.diagnosis.explanation import Explanation
+from memscope.analysis.diagnosis.recording.explain import explain_timeline
 
 if TYPE_CHECKING:
-    from memscope.analysis.timeline import Timeline
-    from memscope.header import Header
-    from memscope.storage import State
+    from memscope.analysis.timeline.timeline import Timeline
+    from memscope.format.header import Header
+    from memscope.reader.scanner import State
 
 NEVER_NS = 1 << 63
 

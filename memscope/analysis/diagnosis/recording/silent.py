@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from memscope.analysis.oom_balance import CONTEXT_BYTES, OUTSIDE_SHARE
-from memscope.analysis.oom_situation import Situation
-from memscope.analysis.recorded_oom import situation_of
-from memscope.interop.sizes import Size
+from memscope.analysis.diagnosis.balance import CONTEXT_BYTES, OUTSIDE_SHARE
+from memscope.analysis.diagnosis.recording.oom import situation_of
+from memscope.analysis.diagnosis.situation import Situation
+from memscope.interop.oom_log.sizes import Size
 
 if TYPE_CHECKING:
-    from memscope.analysis.oom_readings import OtherProcess, ReadingsBefore
-    from memscope.analysis.rare_rows import OutOfMemory
-    from memscope.analysis.timeline import Timeline
-    from memscope.interop.oom_formats import OomMessage
+    from memscope.analysis.timeline.oom_readings import OtherProcess, ReadingsBefore
+    from memscope.analysis.timeline.rare_rows import OutOfMemory
+    from memscope.analysis.timeline.timeline import Timeline
+    from memscope.interop.oom_log.formats.torch import OomMessage
 
 SILENT_KINDS = ("bare", "disguise")
 # What handles, workspaces and code of libraries take at once; of a small card a share.

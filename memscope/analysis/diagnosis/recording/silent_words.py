@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from memscope.analysis.explanation import FIGURES, Advice, Explanation
-from memscope.analysis.oom_advice import advise
-from memscope.analysis.oom_balance import CONTEXT_BYTES
-from memscope.analysis.oom_card import card_shares
-from memscope.analysis.oom_counsel import WHO_HOLDS_IT, Counsel
-from memscope.analysis.oom_readings import name_processes
-from memscope.analysis.oom_silent import MAX_AGE_NS, SilentError
-from memscope.analysis.oom_situation import lower_share, torch_size
+from memscope.analysis.diagnosis.advice import advise
+from memscope.analysis.diagnosis.balance import CONTEXT_BYTES
+from memscope.analysis.diagnosis.card import card_shares
+from memscope.analysis.diagnosis.counsel import WHO_HOLDS_IT, Counsel
+from memscope.analysis.diagnosis.explanation import FIGURES, Advice, Explanation
+from memscope.analysis.diagnosis.recording.silent import MAX_AGE_NS, SilentError
+from memscope.analysis.diagnosis.situation import lower_share, torch_size
+from memscope.analysis.timeline.oom_readings import name_processes
 from memscope.units import format_seconds
 
 _EMPTY_CACHE = "torch.cuda.empty_cache()"

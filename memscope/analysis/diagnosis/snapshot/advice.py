@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memscope.analysis.explanation import Advice
-from memscope.analysis.fragmentation import Bucket
-from memscope.analysis.holders import NO_STACK, Holder, count_blocks, name_stream
-from memscope.analysis.snapshot_analysis import SnapshotAnalysis
+from memscope.analysis.diagnosis.explanation import Advice
+from memscope.analysis.diagnosis.snapshot.analysis import SnapshotAnalysis
+from memscope.analysis.memory_map.fragmentation import Bucket
+from memscope.analysis.memory_map.holders import NO_STACK, Holder, count_blocks, name_stream
 from memscope.units import format_bytes
 
 _MIB = 1 << 20

@@ -6,20 +6,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memscope.analysis.fragmentation import (
+from memscope.analysis.diagnosis.snapshot.oom import OomMoment, decide_oom, last_oom
+from memscope.analysis.memory_map.fragmentation import (
     Bucket,
     buckets,
     external_fragmentation,
     internal_fragmentation,
     releasable_bytes,
 )
-from memscope.analysis.holders import Holder, Pin, by_label, by_stack, by_stream, pins
-from memscope.analysis.map_history import map_before
-from memscope.analysis.memory_map import MemoryMap, last_allocations, map_at_end
-from memscope.analysis.replay import replay
-from memscope.analysis.snapshot_oom import OomMoment, decide_oom, last_oom
-from memscope.analysis.trace_growth import TraceGrowth, measure_growth
-from memscope.interop.snapshot_trace import (
+from memscope.analysis.memory_map.holders import Holder, Pin, by_label, by_stack, by_stream, pins
+from memscope.analysis.memory_map.map_history import map_before
+from memscope.analysis.memory_map.memory_map import MemoryMap, last_allocations, map_at_end
+from memscope.analysis.replay.replay import replay
+from memscope.analysis.replay.trace_growth import TraceGrowth, measure_growth
+from memscope.interop.snapshot.snapshot import ALLOCATED, INACTIVE, PENDING, Snapshot
+from memscope.interop.snapshot.trace import (
     OOM,
     SEGMENT_ALLOC,
     SEGMENT_FREE,
@@ -27,8 +28,7 @@ from memscope.interop.snapshot_trace import (
     SEGMENT_UNMAP,
     Trace,
 )
-from memscope.interop.snapshot_values import PoolId, Stacks
-from memscope.interop.torch_snapshot import ALLOCATED, INACTIVE, PENDING, Snapshot
+from memscope.interop.snapshot.values import PoolId, Stacks
 
 HOLDERS = 10
 # Where nothing failed, waste is wrong from here on: a share of what is reserved, and bytes.

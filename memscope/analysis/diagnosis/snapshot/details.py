@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from memscope.analysis.fragmentation import Bucket
-from memscope.analysis.snapshot_analysis import SnapshotAnalysis
+from memscope.analysis.diagnosis.snapshot.analysis import SnapshotAnalysis
+from memscope.analysis.memory_map.fragmentation import Bucket
 
 
 def snapshot_details(found: SnapshotAnalysis) -> dict[str, Any]:

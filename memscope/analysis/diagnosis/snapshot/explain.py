@@ -6,16 +6,16 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
-from memscope.analysis.explanation import Advice, Explanation, Share
-from memscope.interop.guarded import examine
+from memscope.analysis.diagnosis.explanation import Advice, Explanation, Share
+from memscope.interop.snapshot.guarded import examine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memscope.analysis.fragmentation import Bucket
-    from memscope.analysis.snapshot_analysis import SnapshotAnalysis
+    from memscope.analysis.diagnosis.snapshot.analysis import SnapshotAnalysis
+    from memscope.analysis.memory_map.fragmentation import Bucket
 
-_TARGET = "memscope.analysis.snapshot:explain_stream"
+_TARGET = "memscope.analysis.diagnosis.snapshot.explain:explain_stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +63,16 @@ def read_explanation(found: dict[str, Any]) -> SnapshotExplanation:
 
 def explain_stream(stream: IO[bytes], size: int, device: int | None = None) -> dict[str, Any]:
     """The child's part: everything about the snapshot in ``stream``, as JSON."""
-    from memscope.analysis.snapshot_analysis import analyse_snapshot
-    from memscope.interop.torch_snapshot import read_snapshot
+    from memscope.analysis.diagnosis.snapshot.analysis import analyse_snapshot
+    from memscope.interop.snapshot.snapshot import read_snapshot
 
     return describe(analyse_snapshot(read_snapshot(stream, size), device))
 
 
 def describe(found: SnapshotAnalysis) -> dict[str, Any]:
     """Everything about an analysed snapshot, as JSON."""
-    from memscope.analysis.snapshot_details import snapshot_details
-    from memscope.analysis.snapshot_report import snapshot_report
+    from memscope.analysis.diagnosis.snapshot.details import snapshot_details
+    from memscope.analysis.diagnosis.snapshot.report import snapshot_report
 
     return {
         "explanation": asdict(explain_analysis(found)),
@@ -83,7 +83,8 @@ def describe(found: SnapshotAnalysis) -> dict[str, Any]:
 
 def explain_analysis(found: SnapshotAnalysis) -> Explanation:
     """The explanation of an analysed snapshot."""
-    from memscope.analysis import snapshot_advice, snapshot_words
+    from memscope.analysis.diagnosis.snapshot import advice as snapshot_advice
+    from memscope.analysis.diagnosis.snapshot import words as snapshot_words
 
     oom = found.oom
     free = oom.device_free_bytes if oom else None

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memscope.analysis.fragmentation import Bucket, buckets
-from memscope.analysis.map_history import map_before
-from memscope.analysis.memory_map import SMALL_BYTES, SMALL_SEGMENT_BYTES, MemoryMap
-from memscope.interop.snapshot_trace import OOM, Trace
-from memscope.interop.torch_snapshot import ALLOCATED
+from memscope.analysis.memory_map.fragmentation import Bucket, buckets
+from memscope.analysis.memory_map.map_history import map_before
+from memscope.analysis.memory_map.memory_map import SMALL_BYTES, SMALL_SEGMENT_BYTES, MemoryMap
+from memscope.interop.snapshot.snapshot import ALLOCATED
+from memscope.interop.snapshot.trace import OOM, Trace
 
 LARGE_SEGMENT_BYTES = 20 << 20
 LARGE_FROM_BYTES = 10 << 20

@@ -6,17 +6,21 @@ import os
 from dataclasses import asdict, dataclass
 from typing import IO, Any
 
-from memscope.analysis.block_picture import (
+from memscope.analysis.diagnosis.snapshot.explain import (
+    SnapshotExplanation,
+    describe,
+    read_explanation,
+)
+from memscope.analysis.memory_map.block_picture import (
     BlockPicture,
     Panel,
     PictureCell,
     PictureRow,
     draw_picture,
 )
-from memscope.analysis.snapshot import SnapshotExplanation, describe, read_explanation
-from memscope.interop.guarded import examine
+from memscope.interop.snapshot.guarded import examine
 
-_TARGET = "memscope.analysis.snapshot_picture:picture_stream"
+_TARGET = "memscope.analysis.diagnosis.snapshot.picture:picture_stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +43,8 @@ def read_snapshot_picture(path: str | os.PathLike[str]) -> SnapshotPicture:
 
 def picture_stream(stream: IO[bytes], size: int) -> dict[str, Any]:
     """The child's part: what `explain` says, and the map, as JSON."""
-    from memscope.analysis.snapshot_analysis import analyse_snapshot
-    from memscope.interop.torch_snapshot import read_snapshot
+    from memscope.analysis.diagnosis.snapshot.analysis import analyse_snapshot
+    from memscope.interop.snapshot.snapshot import read_snapshot
 
     found = analyse_snapshot(read_snapshot(stream, size), None)
     memory = found.memory if found.oom is None else found.oom.memory

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from memscope.analysis.block_map import LEGEND, block_map
-from memscope.analysis.fragmentation import Bucket
-from memscope.analysis.holders import NO_STACK, Holder, count_blocks, name_stream
-from memscope.analysis.memory_map import MemoryMap
-from memscope.analysis.snapshot_analysis import SnapshotAnalysis
+from memscope.analysis.diagnosis.snapshot.analysis import SnapshotAnalysis
+from memscope.analysis.memory_map.block_map import LEGEND, block_map
+from memscope.analysis.memory_map.fragmentation import Bucket
+from memscope.analysis.memory_map.holders import NO_STACK, Holder, count_blocks, name_stream
+from memscope.analysis.memory_map.memory_map import MemoryMap
 from memscope.units import format_bytes
 
 _MOST = 5

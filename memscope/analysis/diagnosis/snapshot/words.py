@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from memscope.analysis.holders import NO_STACK, Holder, count_blocks, name_stream
-from memscope.analysis.snapshot_analysis import SnapshotAnalysis
-from memscope.analysis.snapshot_oom import OomMoment
+from memscope.analysis.diagnosis.snapshot.analysis import SnapshotAnalysis
+from memscope.analysis.diagnosis.snapshot.oom import OomMoment
+from memscope.analysis.memory_map.holders import NO_STACK, Holder, count_blocks, name_stream
 from memscope.units import format_bytes
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from memscope.interop.oom_formats import OomMessage
-from memscope.interop.quantities import QUANTITY, parse_quantity
-from memscope.interop.sizes import Size, parse_size
+from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.quantities import QUANTITY, parse_quantity
+from memscope.interop.oom_log.sizes import Size, parse_size
 
 
 @dataclass(frozen=True, slots=True)

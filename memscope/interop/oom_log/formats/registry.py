@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
-from memscope.interop import (
-    host_messages,
-    node_messages,
-    oom_figures,
-    oom_formats,
-    runtime_messages,
-    server_refusals,
-    xla_messages,
-)
-from memscope.interop.oom_formats import OomMessage
-from memscope.interop.server_refusals import Refusal
+from memscope.interop.oom_log.formats import host as host_messages
+from memscope.interop.oom_log.formats import node as node_messages
+from memscope.interop.oom_log.formats import runtimes as runtime_messages
+from memscope.interop.oom_log.formats import servers as server_refusals
+from memscope.interop.oom_log.formats import torch as oom_formats
+from memscope.interop.oom_log.formats import torch_sizes as oom_figures
+from memscope.interop.oom_log.formats import xla as xla_messages
+from memscope.interop.oom_log.formats.servers import Refusal
+from memscope.interop.oom_log.formats.torch import OomMessage
 
 Message: TypeAlias = OomMessage | Refusal
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from memscope.interop.oom_formats import OomMessage
-from memscope.interop.sizes import SIZE, parse_size
+from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.sizes import SIZE, parse_size
 
 
 @dataclass(frozen=True, slots=True)

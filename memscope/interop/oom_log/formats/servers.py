@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from memscope.interop.sizes import SIZE, Size, parse_difference, parse_size
+from memscope.interop.oom_log.sizes import SIZE, Size, parse_difference, parse_size
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from memscope.interop.sizes import Size
+from memscope.interop.oom_log.sizes import Size
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 
-from memscope.interop.oom_formats import BACKEND, OomMessage
-from memscope.interop.sizes import SIZE, Size, parse_size
-from memscope.interop.word_pattern import has_word
+from memscope.interop.oom_log.formats.torch import BACKEND, OomMessage
+from memscope.interop.oom_log.sizes import SIZE, Size, parse_size
+from memscope.interop.oom_log.word_pattern import has_word
 
 # What NVML gives where it has no figure for a process: (2**64 - 1) bytes, printed in GiB.
 UNAVAILABLE_BYTES = 1 << 60

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from memscope.analysis.run_settings import ALWAYS, Setting, compare_settings
-from memscope.analysis.summary import Summary, summarize
+from memscope.analysis.comparison.run_settings import ALWAYS, Setting, compare_settings
+from memscope.analysis.summary.summary import Summary, summarize
 from tests.memscope.analysis.build import HEADER, Event, fact, fold, state
 
 POLICY = {"policy": "past", "keep": 4, "allocator": "pool", "unit": "slab", "prefetch": True}

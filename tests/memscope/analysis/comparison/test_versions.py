@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memscope.analysis.versions import MOST_VERSIONS, find_versions
+from memscope.analysis.comparison.versions import MOST_VERSIONS, find_versions
 
 
 def test_what_the_program_says_of_itself_counts():

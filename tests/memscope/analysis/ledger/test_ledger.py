@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memscope import events
-from memscope.analysis.ledger import Ledger, make_ledgers
-from memscope.analysis.ledger_lines import ABSENT, PARTIAL, Line
-from memscope.analysis.sentences import write_sentences
-from memscope.analysis.summary import summarize
+from memscope.analysis.ledger.ledger import Ledger, make_ledgers
+from memscope.analysis.ledger.lines import ABSENT, PARTIAL, Line
+from memscope.analysis.summary.sentences import write_sentences
+from memscope.analysis.summary.summary import summarize
 from memscope.cli.summary import summary_lines
-from memscope.header import SEGMENT_FACT
+from memscope.format.header import SEGMENT_FACT
 from tests.memscope.analysis.build import Event, event, fact, fold, state
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.analysis.torch_runs import GIB, GPU, MIB, TOTAL, sample

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memscope.analysis.baseline import Baseline, read_baseline, write_baseline
-from memscope.analysis.baseline_file import baseline_text
-from memscope.analysis.expected import Expected
-from memscope.analysis.figure import Figure
-from memscope.analysis.figures import FIGURES
-from memscope.analysis.limits import Verdict, judge, parse_limits
-from memscope.analysis.machine_class import MachineClass, find_machine_class
-from memscope.analysis.measure import measure
+from memscope.analysis.limits.baseline import Baseline, read_baseline, write_baseline
+from memscope.analysis.limits.baseline_file import baseline_text
+from memscope.analysis.limits.expected import Expected
+from memscope.analysis.limits.limits import Verdict, judge, parse_limits
+from memscope.analysis.limits.machine_class import MachineClass, find_machine_class
+from memscope.analysis.metrics.figure import Figure
+from memscope.analysis.metrics.figures import FIGURES
+from memscope.analysis.metrics.measure import measure
 from memscope.errors import MemscopeError
 from tests.memscope.analysis.build import fact, fold
 from tests.memscope.analysis.sweeps import run_sweeps

@@ -13,9 +13,9 @@ from collections.abc import Callable
 import pytest
 
 from memscope import events
-from memscope.analysis.figure import Figure
-from memscope.analysis.figures import FIGURES, figures
-from memscope.analysis.limits import judge, parse_limit
+from memscope.analysis.limits.limits import judge, parse_limit
+from memscope.analysis.metrics.figure import Figure
+from memscope.analysis.metrics.figures import FIGURES, figures
 from tests.memscope.analysis.build import Event, event, fact, fold
 from tests.memscope.analysis.torch_runs import GIB, MIB, run_program
 

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from memscope.analysis.figure import Figure
-from memscope.analysis.figures import FIGURES
-from memscope.analysis.limits import (
+from memscope.analysis.limits.limits import (
     Verdict,
     default_limits,
     exit_code,
@@ -18,6 +16,8 @@ from memscope.analysis.limits import (
     parse_limits,
     run_exit_code,
 )
+from memscope.analysis.metrics.figure import Figure
+from memscope.analysis.metrics.figures import FIGURES
 from memscope.errors import MemscopeError
 from tests.memscope.analysis.build import state
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from memscope.analysis import block_picture
-from memscope.analysis.block_map import block_map
-from memscope.analysis.block_picture import BlockPicture, draw_picture, recorded_picture
-from memscope.analysis.memory_map import map_at_end
-from memscope.analysis.recorded_map import recorded_map
-from memscope.interop.torch_snapshot import check_snapshot
+from memscope.analysis.memory_map.block_map import block_map
+from memscope.analysis.memory_map.block_picture import BlockPicture, draw_picture, recorded_picture
+from memscope.analysis.memory_map.memory_map import block_picture, map_at_end
+from memscope.analysis.memory_map.recorded_map import recorded_map
+from memscope.interop.snapshot.snapshot import check_snapshot
 from tests.memscope.analysis.build import event, fold
 from tests.memscope.analysis.recorded_maps import map_rows
 from tests.memscope.fake_allocator import MIB, FakeAllocator
@@ -161,7 +160,7 @@ def test_a_recorded_map_is_drawn_as_the_snapshot_would_be() -> None:
 def test_segments_past_what_is_read_are_counted(
     most: int, missing: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memscope.analysis.map_rows.MAX_ROWS", most)
+    monkeypatch.setattr("memscope.analysis.timeline.map_rows.MAX_ROWS", most)
     allocator = FakeAllocator()
     for _ in range(4):
         allocator.alloc(100 * MIB)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memscope import events
-from memscope.analysis.limits import parse_limit
-from memscope.analysis.summary import Summary, summarize
+from memscope.analysis.limits.limits import parse_limit
+from memscope.analysis.summary.summary import Summary, summarize
 from tests.memscope.analysis.build import Event, event, fact, fold, state
 from tests.memscope.analysis.torch_runs import GIB, MIB, sample
 

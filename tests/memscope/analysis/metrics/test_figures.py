@@ -7,10 +7,10 @@ import json
 import pytest
 
 from memscope import events
-from memscope.analysis.figures import FIGURES, figures
-from memscope.analysis.residency_map import MAX_COLUMNS, ResidencyMapFold
-from memscope.analysis.summary import summarize
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.metrics.figures import FIGURES, figures
+from memscope.analysis.summary.residency_map import MAX_COLUMNS, ResidencyMapFold
+from memscope.analysis.summary.summary import summarize
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.plan import Needs, Plan, Window
 from tests.memscope.analysis.build import Event, event, fact, fold, make_batch, state
 from tests.memscope.analysis.sweeps import SLAB_BYTES, run_sweeps

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memscope import events
-from memscope.analysis.figures import figures
-from memscope.analysis.fragmentation_series import unused_memory
+from memscope.analysis.metrics.figures import figures
+from memscope.analysis.metrics.fragmentation_series import unused_memory
 from tests.memscope.analysis.build import Event, event, fact, fold
 from tests.memscope.analysis.recorded_maps import map_rows
 from tests.memscope.fake_allocator import MIB, FakeAllocator

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memscope import events
-from memscope.analysis.figures import figures
-from memscope.analysis.growth import MAX_FLOORS, take_floors, theil_sen
-from memscope.analysis.limits import judge, parse_limit, parse_limits
-from memscope.analysis.measure import measure
-from memscope.analysis.summary import summarize
+from memscope.analysis.limits.limits import judge, parse_limit, parse_limits
+from memscope.analysis.metrics.figures import figures
+from memscope.analysis.metrics.growth import MAX_FLOORS, take_floors, theil_sen
+from memscope.analysis.metrics.measure import measure
+from memscope.analysis.summary.summary import summarize
 from tests.memscope.analysis.build import Event, event, fact, fold, state
 from tests.memscope.analysis.torch_runs import GIB, MIB, STEP_NS, run_program, sample
 

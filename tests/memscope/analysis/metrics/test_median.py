@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memscope.analysis.figure import Figure
-from memscope.analysis.median import median_figures
+from memscope.analysis.metrics.figure import Figure
+from memscope.analysis.metrics.median import median_figures
 
 
 def measured(value: float | None, reason: str | None = None, **fields: bool) -> dict[str, Figure]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memscope.analysis.figures import figures
-from memscope.analysis.residency import least_uploads
+from memscope.analysis.metrics.figures import figures
+from memscope.analysis.metrics.residency import least_uploads
 from tests.memscope.analysis.build import fold
 from tests.memscope.analysis.sweeps import HEAD_BYTES, SLAB_BYTES, run_sweeps
 

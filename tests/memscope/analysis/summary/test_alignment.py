@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from memscope import events
-from memscope.analysis.alignment import Alignment, align_run
-from memscope.analysis.run_summary import RunSummary, summarize_run
-from memscope.analysis.summary import summarize
-from memscope.analysis.timeline import Timeline
+from memscope.analysis.summary.alignment import Alignment, align_run
+from memscope.analysis.summary.run_summary import RunSummary, summarize_run
+from memscope.analysis.summary.summary import summarize
+from memscope.analysis.timeline.timeline import Timeline
 from tests.memscope.analysis.build import HEADER, Event, event, fact, make_batch, state
 from tests.memscope.analysis.torch_runs import GIB, GPU, MIB, sample
 

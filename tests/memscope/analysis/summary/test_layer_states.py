@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memscope import events
-from memscope.analysis.layer_states import LayerStates, find_layer_states
+from memscope.analysis.summary.layer_states import LayerStates, find_layer_states
 from tests.memscope.analysis.build import Event, event, fact, fold
 
 MODEL = fact("model", {"layers": 3, "entries_per_layer": 7})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memscope import events
-from memscope.analysis.program import describe_program
-from memscope.analysis.weight_pool import why_no_calls
+from memscope.analysis.metrics.weight_pool import why_no_calls
+from memscope.analysis.summary.program import describe_program
 from tests.memscope.analysis.build import Event, event, fact, fold
 from tests.memscope.analysis.torch_runs import GIB, GPU, MIB, run_program, sample
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from memscope import events
-from memscope.analysis.layers import LayerMemory
-from memscope.analysis.summary import summarize
-from memscope.cli.layers import layer_lines
+from memscope.analysis.summary.summary import summarize
+from memscope.analysis.timeline.layers import LayerMemory
+from memscope.cli.text.layers import layer_lines
 from tests.memscope.analysis.build import Event, event, fact, fold, state
 from tests.memscope.analysis.torch_runs import MIB, sample
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from memscope import events
-from memscope.analysis.figure import Figure
-from memscope.analysis.figures import FIGURES
-from memscope.analysis.limits import judge, parse_limit
-from memscope.analysis.measure import measure
-from memscope.analysis.metric_names import BY_NAME
-from memscope.probes import allocator, nvml
+from memscope.analysis.limits.limits import judge, parse_limit
+from memscope.analysis.metrics.figure import Figure
+from memscope.analysis.metrics.figures import FIGURES
+from memscope.analysis.metrics.measure import measure
+from memscope.analysis.metrics.metric_names import BY_NAME
+from memscope.probes.nvml.probe import probe as nvml
+from memscope.probes.torch import allocator
 from tests.memscope.analysis.build import Event, event, fact, fold
 from tests.memscope.analysis.torch_runs import GIB, GPU, run_program, sample
+from tests.paths import ROOT
 
 HOST = fact("device.0", {"name": "host", "kind": "host", "total_bytes": 1000})
 
@@ -173,7 +174,7 @@ def test_what_is_missing_has_the_reason_of_its_probe(
 
 def test_every_metric_that_is_sampled_can_be_named() -> None:
     """By its text in the sources: a limit on a metric that the table lacks is refused."""
-    root = Path(__file__).parents[3]
+    root = ROOT
     sources = [*root.glob("memscope/probes/*.py"), *root.glob("runners/**/*.py")]
     text = "\n".join(path.read_text() for path in sources)
     written = set(re.findall(r'sample\(\s*"([\w.]+)"', text))

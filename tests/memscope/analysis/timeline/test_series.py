@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memscope.analysis.series import MAX_POINTS, SeriesBuilder
+from memscope.analysis.timeline.series import MAX_POINTS, SeriesBuilder
 
 
 def build(values: np.ndarray, portion: int) -> SeriesBuilder:

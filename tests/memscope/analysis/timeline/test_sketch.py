@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memscope.analysis.sketch import MAX_BUCKETS, RELATIVE_ERROR, Sketch
+from memscope.analysis.timeline.sketch import MAX_BUCKETS, RELATIVE_ERROR, Sketch
 
 
 def sketch(values: list[float] | np.ndarray, portion: int = 0) -> Sketch:

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pytest
 
 from memscope import events
-from memscope.analysis.figures import figures
-from memscope.analysis.layer_states import find_layer_states
-from memscope.analysis.residency_map import ResidencyMapFold
-from memscope.analysis.summary import summarize
-from memscope.analysis.timeline import Timeline
-from memscope.header import SEGMENT_FACT
-from memscope.step_sums import LastMoves, layer_ranges, thin
-from memscope.storage import Batch
+from memscope.analysis.metrics.figures import figures
+from memscope.analysis.summary.layer_states import find_layer_states
+from memscope.analysis.summary.residency_map import ResidencyMapFold
+from memscope.analysis.summary.summary import summarize
+from memscope.analysis.timeline.timeline import Timeline
+from memscope.format.header import SEGMENT_FACT
+from memscope.reader.scanner import Batch
+from memscope.recorder.step_sums import LastMoves, layer_ranges, thin
 from tests.memscope.analysis.build import HEADER, Event, event, fact, fold, make_batch, state
 from tests.memscope.analysis.sweeps import run_sweeps
 

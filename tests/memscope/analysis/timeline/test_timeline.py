@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memscope import events
-from memscope.analysis.layer_states import find_layer_states
-from memscope.analysis.residency_map import ResidencyMapFold
-from memscope.analysis.summary import summarize
-from memscope.analysis.timeline import Steps, Timeline
+from memscope.analysis.summary.layer_states import find_layer_states
+from memscope.analysis.summary.residency_map import ResidencyMapFold
+from memscope.analysis.summary.summary import summarize
+from memscope.analysis.timeline.timeline import Steps, Timeline
 from tests.memscope.analysis.build import HEADER, Event, event, fact, fold, make_batch, state
 from tests.memscope.analysis.sweeps import run_sweeps
 
@@ -176,7 +176,7 @@ def test_metrics_beyond_the_bound_are_counted_not_kept() -> None:
 
 
 def test_rows_whose_step_never_ends_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memscope.analysis.step_fold.MAX_WAITING_ROWS", 10)
+    monkeypatch.setattr("memscope.analysis.timeline.step_fold.MAX_WAITING_ROWS", 10)
     rows = [event(events.WAIT, at, step=0, duration_ns=1) for at in range(30)]
     timeline = fold([*rows, event(events.STEP, 40, step=0)], split=1)
     assert timeline.ignored_rows > 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memscope.analysis.window import EVICTED, RAN, UPLOADED, Moves, Occupancy, Window
+from memscope.analysis.timeline.window import EVICTED, RAN, UPLOADED, Moves, Occupancy, Window
 
 HEAD = 3
 Move = tuple[int, int, int, int]  # slot, layer, what, entries; bytes are ten times the entries

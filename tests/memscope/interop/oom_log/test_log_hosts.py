@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from memscope.analysis.oom import explain_reading
-from memscope.interop.oom_message import LogReading, read_log
+from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.interop.oom_log.reader import LogReading, read_log
 
 MESSAGE = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from memscope.interop.oom_message import LogReading, read_log
+from memscope.interop.oom_log.reader import LogReading, read_log
 
 MESSAGE = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memscope.interop.log_search import BLOCK_BYTES
-from memscope.interop.oom_formats import OomMessage
-from memscope.interop.oom_message import LogReading, read_log
-from memscope.interop.server_refusals import Refusal
-from memscope.interop.sizes import Size
-from tests.memscope.interop.messages import (
+from memscope.interop.oom_log.formats.servers import Refusal
+from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.reader import LogReading, read_log
+from memscope.interop.oom_log.search import BLOCK_BYTES
+from memscope.interop.oom_log.sizes import Size
+from tests.memscope.interop.oom_log.messages import (
     FORMS,
     Figures,
     cached_form,
@@ -28,8 +28,9 @@ from tests.memscope.interop.messages import (
     reserved_form,
     retry_form,
 )
+from tests.paths import DATA
 
-CASES = sorted((Path(__file__).parents[2] / "data" / "oom").glob("*.txt"))
+CASES = sorted((DATA / "oom").glob("*.txt"))
 GIB = 2**30
 EXAMPLE = Figures(
     device=3,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memscope.interop.log_lines import prefix_of
-from memscope.interop.log_time import Stamp, are_comparable, read_stamp
+from memscope.interop.oom_log.lines import prefix_of
+from memscope.interop.oom_log.time import Stamp, are_comparable, read_stamp
 
 MESSAGE = "torch.OutOfMemoryError: CUDA out"
 DAY_NS = 86_400 * 10**9

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from memscope.interop.log_lines import prefix_of
-from memscope.interop.log_repeats import LogRepeats
-from memscope.interop.log_writer import Writer, find_writer
+from memscope.interop.oom_log.lines import prefix_of
+from memscope.interop.oom_log.repeats import LogRepeats
+from memscope.interop.oom_log.writer import Writer, find_writer
 
 ENGINE = Writer("", ("DP0",))
 WORKER = Writer("", ("DP0", "TP1"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memscope.interop import log_context
-from memscope.interop.word_pattern import WordPattern
+from memscope.interop.oom_log import context as log_context
+from memscope.interop.oom_log.word_pattern import WordPattern
 
 # A line for each way in which a pattern may match.
 LINES = [

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from memscope.header import Header
-from memscope.interop.perfetto_trace import TraceWriter
-from memscope.storage import State
+from memscope.format.header import Header
+from memscope.interop.perfetto.trace import TraceWriter
+from memscope.reader.scanner import State
 from tests.memscope.analysis.build import HEADER, Event, make_batch, state
 
 BEGIN, END, INSTANT = 1, 2, 3  # the fourth is a value of a counter

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memscope import events
-from memscope.interop import perfetto_trace
+from memscope.interop.perfetto.encoding import trace as perfetto_trace
 from tests.memscope.analysis.build import HEADER, event, fact, make_batch, state
 from tests.memscope.analysis.sweeps import run_sweeps
-from tests.memscope.interop.perfetto_traces import Track, fields, read_tracks, write_trace
+from tests.memscope.interop.perfetto.perfetto_traces import Track, fields, read_tracks, write_trace
 
 HOSTILE = "\x00\u202e</script>\n\x1b[31mé𝄞" + "x" * 500
 KINDS = st.one_of(st.integers(0, len(events.KINDS) - 1), st.integers(-128, 127))

@@ -1,4 +1,6 @@
-"""A large snapshot, made by a script: `python -m tests.memscope.interop.large_snapshot FILE [MB]`.
+"""A large snapshot, made by a script.
+
+    python -m tests.memscope.interop.snapshot.large_snapshot FILE [MB]
 
 Events as torch writes them: stacks of 20 frames shared between an allocation and its free, frames
 shared between stacks. 1,000 MB are about 6 million events.
@@ -104,7 +106,7 @@ def measure(path: Path) -> None:
     """Explain the file, and say what that took."""
     import resource
 
-    from memscope.analysis.snapshot import explain_snapshot
+    from memscope.analysis.diagnosis.snapshot.explain import explain_snapshot
 
     started = time.perf_counter()
     found = explain_snapshot(path)

@@ -16,14 +16,14 @@ import resource
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
-from memscope.analysis.snapshot import explain_stream
+from memscope.analysis.diagnosis.snapshot.explain import explain_stream
 from memscope.errors import MemscopeError
-from memscope.interop.plain_data import open_plain
+from memscope.interop.snapshot.plain_data import open_plain
+from tests.paths import DATA
 
-CASES = Path(__file__).parents[2] / "data" / "snapshots"
+CASES = DATA / "snapshots"
 LIMIT_BYTES = 1 << 30
 LIMIT_SECONDS = 20.0
 ODD = (None, -1, 0, 1, 10**18, 2**63, 2**70, 1.5, float("nan"), True, "x", "", b"\0", [], {}, ())

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from memscope.analysis.snapshot import explain_snapshot
+from memscope.analysis.diagnosis.snapshot.explain import explain_snapshot
 from memscope.errors import MemscopeError
-from memscope.interop.guarded import Allowance, examine
-from memscope.interop.torch_snapshot import check_snapshot, read_snapshot
+from memscope.interop.snapshot.guarded import Allowance, examine
+from memscope.interop.snapshot.snapshot import check_snapshot, read_snapshot
 from tests.memscope.fake_allocator import MIB, FakeAllocator
+from tests.paths import DATA, ROOT
 
-CASES = Path(__file__).parents[2] / "data" / "snapshots"
-ROOT = Path(__file__).parents[3]
+CASES = DATA / "snapshots"
 LEAK = (CASES / "leak.pickle").read_bytes()
 MUTATIONS = 400
 
@@ -131,7 +131,9 @@ def test_hash_that_never_ends_is_stopped(write: Callable[[bytes], Path]) -> None
     path = write(b"\x80\x02}" + key + b"Ns.")
     with pytest.raises(MemscopeError, match=r"was not read within 2 s"):
         examine(
-            "memscope.analysis.snapshot:explain_stream", path, allowance=Allowance(floor_seconds=2)
+            "memscope.analysis.diagnosis.snapshot.explain:explain_stream",
+            path,
+            allowance=Allowance(floor_seconds=2),
         )
 
 
@@ -320,7 +322,7 @@ def test_memory_stays_within_what_a_file_may_take(write: Callable[[bytes], Path]
     lists = b"\x80\x02]" + b"(" + b"}" * 3_000_000 + b"e."  # 24 times its size and more
     with pytest.raises(MemscopeError, match="more than 8 times its size in memory"):
         examine(
-            "memscope.analysis.snapshot:explain_stream",
+            "memscope.analysis.diagnosis.snapshot.explain:explain_stream",
             write(lists),
             allowance=Allowance(floor_bytes=160 << 20, floor_seconds=300),
         )
@@ -329,7 +331,7 @@ def test_memory_stays_within_what_a_file_may_take(write: Callable[[bytes], Path]
 def test_file_beyond_this_machine_is_refused(write: Callable[[bytes], Path]) -> None:
     with pytest.raises(MemscopeError, match=r"too large to read here: 28.9 KiB once unpacked"):
         examine(
-            "memscope.analysis.snapshot:explain_stream",
+            "memscope.analysis.diagnosis.snapshot.explain:explain_stream",
             write(gzip.compress(LEAK)),
             allowance=Allowance(floor_bytes=1 << 50),
         )
@@ -338,7 +340,7 @@ def test_file_beyond_this_machine_is_refused(write: Callable[[bytes], Path]) -> 
 def test_damaged_snapshots_are_explained_or_refused() -> None:
     """In a worker: a signal, a hang or any other exception is a failure."""
     worker = subprocess.run(
-        [sys.executable, "-m", "tests.memscope.interop.mutations", "0", str(MUTATIONS)],
+        [sys.executable, "-m", "tests.memscope.interop.snapshot.mutations", "0", str(MUTATIONS)],
         cwd=ROOT,
         capture_output=True,
         text=True,

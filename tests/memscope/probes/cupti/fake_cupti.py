@@ -11,9 +11,9 @@ import pytest
 
 from memscope.errors import MemscopeError
 from memscope.native import find_compiler
-from memscope.probes.cupti_buffers import load_buffers
-from memscope.probes.cupti_library import CuptiLibrary
-from memscope.probes.cupti_records import MemoryRecord
+from memscope.probes.cupti.buffers import load_buffers
+from memscope.probes.cupti.library import CuptiLibrary
+from memscope.probes.cupti.records import MemoryRecord
 
 SOURCE = Path(__file__).with_name("fake_cupti.c")
 TORCH_LIBRARY = "/x/torch/lib/libc10_cuda.so"

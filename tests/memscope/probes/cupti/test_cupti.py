@@ -14,13 +14,19 @@ from typing import Any
 import pytest
 
 from memscope import events
-from memscope.probes import cupti, cupti_buffers
-from memscope.probes.cupti import CuptiProbe
-from memscope.probes.cupti_buffers import CuptiAbsent, build
-from memscope.probes.cupti_library import CuptiError, find_loaded
-from memscope.probes.cupti_records import library_name
+from memscope.probes.cupti.buffers import CuptiAbsent, build
+from memscope.probes.cupti.library import CuptiError, find_loaded
+from memscope.probes.cupti.probe import CuptiProbe
+from memscope.probes.cupti.probe import buffers as cupti_buffers
+from memscope.probes.cupti.probe import probe as cupti
+from memscope.probes.cupti.records import library_name
 from tests.fakes import MODERN, FakeNvml, FakeTorch, ListRecorder, Row
-from tests.memscope.probes.fake_cupti import HELD_BY_ANOTHER, NO_PRIVILEGE, TORCH_LIBRARY, FakeCupti
+from tests.memscope.probes.cupti.fake_cupti import (
+    HELD_BY_ANOTHER,
+    NO_PRIVILEGE,
+    TORCH_LIBRARY,
+    FakeCupti,
+)
 
 MIB = 1 << 20
 BASE = 600 * MIB

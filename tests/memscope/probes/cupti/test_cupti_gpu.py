@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from memscope.analysis.ledger import Ledger
+from memscope.analysis.ledger.ledger import Ledger
 from tests.memscope.launch.programs import record as run_recorded
 from tests.memscope.launch.programs import run_process
-from tests.memscope.probes.test_gpu_memory import assert_adds_up, read_ledger, size
+from tests.memscope.probes.torch.test_gpu_memory import assert_adds_up, read_ledger, size
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
@@ -23,7 +23,7 @@ LEAST = 64 * MIB
 BEGIN = """
 import ctypes, sys, threading, time
 import torch, memscope
-from memscope.probes.context import measure_context
+from memscope.probes.torch.context import measure_context
 
 def runtime():
     with open("/proc/self/maps") as maps:
@@ -62,9 +62,9 @@ TRAIN = """
 RUNNER = """
     from dataclasses import replace
     from memscope_runners.decoder import Decoder
-    from memscope_runners.q8.checkpoint import open_checkpoint
-    from memscope_runners.q8.checkpoint_writer import write_checkpoint
-    from memscope_runners.q8.synthetic import TINY, SyntheticModel
+    from memscope_runners.checkpoint.checkpoint import open_checkpoint
+    from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
+    from memscope_runners.checkpoint.synthetic import TINY, SyntheticModel
     from memscope_runners.settings import Settings
     from pathlib import Path
     config = replace(TINY, layers=8, hidden=1024, intermediate=2048, heads=16, head_dim=64,
@@ -110,7 +110,7 @@ PROFILE = """
     time.sleep(1.2)
 """
 CAPTURE = """
-    import memscope.writer as writer
+    import memscope.recorder.recorder as writer
     writer.SAMPLE_SECONDS = 0.001
     model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(64))).cuda()
     inputs = torch.ones(8, 256, device="cuda")
@@ -129,7 +129,7 @@ CAPTURE = """
 """
 # Threads that allocate segments while others, with the interpreter, free tensors.
 THREADS = """
-    import memscope.writer as writer
+    import memscope.recorder.recorder as writer
     writer.SAMPLE_SECONDS = 0.001
     end = time.monotonic() + 5
     def work(number):

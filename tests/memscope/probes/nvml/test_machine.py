@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from memscope.analysis.machine import CardBalance, balance_machine, machine_json
-from memscope.cli.machine import format_age, machine_lines
-from memscope.probes.machine import MachineReading, read_machine
+from memscope.analysis.ledger.machine import CardBalance, balance_machine, machine_json
+from memscope.cli.text.machine import format_age, machine_lines
+from memscope.probes.nvml.machine import MachineReading, read_machine
 from memscope.probes.process_table import ProcessEntry, container_of, read_process
-from tests.memscope.probes.fake_machines import MIB, NOT_AVAILABLE, FakeCard, FakeMachine
+from tests.memscope.probes.nvml.fake_machines import MIB, NOT_AVAILABLE, FakeCard, FakeMachine
 
 ME = os.getpid()
 R535_BAD = {7: 1 << 60, NOT_AVAILABLE: 600 * MIB}

@@ -13,18 +13,18 @@ from types import SimpleNamespace
 import pytest
 
 from memscope import Recorder
-from memscope.analysis.ledger import Ledger
-from memscope.analysis.summary import Summary, summarize
-from memscope.analysis.timeline import read_timeline
+from memscope.analysis.ledger.ledger import Ledger
+from memscope.analysis.summary.summary import Summary, summarize
+from memscope.analysis.timeline.timeline import read_timeline
 from memscope.cli.summary import summary_lines
-from memscope.probes import device_free
-from memscope.probes.allocator import AllocatorProbe
-from memscope.probes.device import DeviceProbe
-from memscope.probes.device_free import DeviceFreeProbe
-from memscope.probes.nvml import NvmlProbe
-from memscope.recording import open_recording
+from memscope.probes.nvml.probe import NvmlProbe
+from memscope.probes.torch import device_free
+from memscope.probes.torch.allocator import AllocatorProbe
+from memscope.probes.torch.device import DeviceProbe
+from memscope.probes.torch.device_free import DeviceFreeProbe
+from memscope.reader.recording import open_recording
 from tests.fakes import TOTAL_BYTES, FakeTorch
-from tests.memscope.probes.fake_machines import MIB, NOT_AVAILABLE, FakeCard, FakeMachine
+from tests.memscope.probes.nvml.fake_machines import MIB, NOT_AVAILABLE, FakeCard, FakeMachine
 
 ME = os.getpid()
 OWN = {ME: 600 * MIB}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memscope import events
-from memscope.probes.allocator_flush import FlushProbe, find_caller
+from memscope.probes.torch.allocator_flush import FlushProbe, find_caller
 from tests.fakes import FakeTorch, ListRecorder
 
 

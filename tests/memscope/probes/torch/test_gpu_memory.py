@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import memscope
-from memscope.analysis.ledger import Ledger, make_ledgers
-from memscope.analysis.summary import Summary, summarize
-from memscope.analysis.timeline import read_timeline
-from memscope.recording import open_recording
+from memscope.analysis.ledger.ledger import Ledger, make_ledgers
+from memscope.analysis.summary.summary import Summary, summarize
+from memscope.analysis.timeline.timeline import read_timeline
+from memscope.reader.recording import open_recording
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
@@ -160,7 +160,7 @@ def test_another_process_has_its_own_line(tmp_path):
 
 def test_a_capture_holds_while_everything_is_sampled(tmp_path, monkeypatch):
     """Sampling every millisecond, layers and step ends read within the capture."""
-    monkeypatch.setattr("memscope.writer.SAMPLE_SECONDS", 0.001)
+    monkeypatch.setattr("memscope.recorder.recorder.SAMPLE_SECONDS", 0.001)
     monkeypatch.setattr("memscope.probes.pace.FIRST_READ", 0)
     model = torch.nn.Sequential(*(torch.nn.Linear(256, 256) for _ in range(64))).cuda()
     inputs = torch.ones(8, 256, device="cuda")

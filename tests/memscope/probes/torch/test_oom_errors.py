@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memscope.analysis.rare_rows import OutOfMemory
-from memscope.analysis.timeline import read_timeline
-from memscope.probes import oom_errors
-from memscope.probes.oom import OomProbe
-from memscope.probes.oom_errors import find_problem, note_observed, record_error
-from memscope.recording import open_recording
-from memscope.writer import Recorder
+from memscope.analysis.timeline.rare_rows import OutOfMemory
+from memscope.analysis.timeline.timeline import read_timeline
+from memscope.probes.torch import oom_errors
+from memscope.probes.torch.oom import OomProbe
+from memscope.probes.torch.oom_errors import find_problem, note_observed, record_error
+from memscope.reader.recording import open_recording
+from memscope.recorder.recorder import Recorder
 
 TORCH = (
     "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 1 has a total capacity of 79.10 GiB of "

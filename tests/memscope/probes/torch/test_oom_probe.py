@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from memscope import events
-from memscope.analysis.recorded_map import RecordedMap, recorded_map
-from memscope.analysis.timeline import Timeline, read_timeline
-from memscope.probes import allocator_map, oom
-from memscope.probes.allocator_map import emit_map
-from memscope.probes.oom import OomProbe, on_out_of_memory
-from memscope.probes.oom_errors import recorded_by_caller
-from memscope.recording import open_recording
-from memscope.writer import Recorder
+from memscope.analysis.memory_map.recorded_map import RecordedMap, recorded_map
+from memscope.analysis.timeline.timeline import Timeline, read_timeline
+from memscope.probes.torch import allocator_map, oom
+from memscope.probes.torch.allocator_map import emit_map
+from memscope.probes.torch.oom import OomProbe, on_out_of_memory
+from memscope.probes.torch.oom_errors import recorded_by_caller
+from memscope.reader.recording import open_recording
+from memscope.recorder.recorder import Recorder
 from tests.fakes import ListRecorder
 from tests.memscope.fake_allocator import GIB, MIB
-from tests.memscope.probes.fake_cuda import FakeCuda, OutOfMemoryError
+from tests.memscope.probes.torch.fake_cuda import FakeCuda, OutOfMemoryError
 
 WANTED = 7 * GIB // 2
 VERSIONS = ("2.1", "2.2", "2.3", "2.5", "2.8", "2.10", "2.12", "2.14")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from memscope import events
-from memscope.analysis.ledger import make_ledgers
-from memscope.probes import private_pools
-from memscope.probes.private_pools import FACT, PrivatePoolProbe
+from memscope.analysis.ledger.ledger import make_ledgers
+from memscope.probes.torch import private_pools
+from memscope.probes.torch.private_pools import FACT, PrivatePoolProbe
 from tests.fakes import FakeTorch, ListRecorder
 from tests.memscope.analysis.build import event, fact, fold
 from tests.memscope.analysis.torch_runs import GPU, MIB, TOTAL, sample

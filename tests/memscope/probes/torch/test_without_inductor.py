@@ -11,7 +11,7 @@ PROGRAM = """
 import sys
 import torch
 import torch._C._profiler as profiler
-from memscope.probes.allocator_map import without_inductor
+from memscope.probes.torch.allocator_map import without_inductor
 stack = profiler.gather_traceback(python=True, script=True, cpp=False)
 if sys.argv[1] == "guarded":
     with without_inductor():

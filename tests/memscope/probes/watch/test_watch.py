@@ -14,12 +14,12 @@ import pytest
 import memscope
 from memscope import events
 from memscope.errors import MemscopeError
-from memscope.probes.model_bytes import ModelBytes
-from memscope.probes.model_layers import find_layers
-from memscope.probes.modules import Watch, watch
 from memscope.probes.pace import StepPace, TimePace
-from memscope.recording import open_recording
-from memscope.writer import Recorder
+from memscope.probes.watch.model_bytes import ModelBytes
+from memscope.probes.watch.model_layers import find_layers
+from memscope.probes.watch.watch import Watch, watch
+from memscope.reader.recording import open_recording
+from memscope.recorder.recorder import Recorder
 
 torch = pytest.importorskip("torch")
 
@@ -335,7 +335,7 @@ def test_memscope_offers_it():
 
 
 def test_steps_of_the_wrapper_give_way_to_those_of_watch(tmp_path):
-    from memscope.probes.steps import StepProbe
+    from memscope.probes.watch.steps import StepProbe
 
     with Recorder(tmp_path / "run.mscope", probes=(StepProbe(),)) as recorder:
         model = Model()

@@ -14,21 +14,21 @@ import pytest
 from hypothesis import given, settings
 
 from memscope import events
-from memscope.analysis.explanation import Explanation
-from memscope.analysis.oom import explain_message, explain_reading
-from memscope.analysis.oom_recording import explain_timeline
-from memscope.analysis.oom_situation import lower_share, raise_share
-from memscope.interop.oom_formats import OomMessage
-from memscope.interop.oom_message import read_log
-from memscope.interop.sizes import Size
+from memscope.analysis.diagnosis.explanation import Explanation
+from memscope.analysis.diagnosis.log.explain import explain_message, explain_reading
+from memscope.analysis.diagnosis.recording.explain import explain_timeline
+from memscope.analysis.diagnosis.situation import lower_share, raise_share
+from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.reader import read_log
+from memscope.interop.oom_log.sizes import Size
 from memscope.plan import Needs, Plan, Window
-from memscope.storage import State
+from memscope.reader.scanner import State
 from tests.memscope.analysis.build import Event, event, fact, fold
-from tests.memscope.interop.messages import FORMS, Figures, figures, pools_form, retry_form
-from tests.memscope.interop.test_oom_message import EXAMPLE
+from tests.memscope.interop.oom_log.messages import FORMS, Figures, figures, pools_form, retry_form
+from tests.memscope.interop.oom_log.test_log_reader import EXAMPLE
+from tests.paths import DATA
 
-DATA = Path(__file__).parents[2] / "data" / "oom"
-CASES = sorted(DATA.glob("*.txt"))
+CASES = sorted((DATA / "oom").glob("*.txt"))
 GIB, MIB = 2**30, 2**20
 COMPLETE = State("complete", 1, 1, 0, 0)
 

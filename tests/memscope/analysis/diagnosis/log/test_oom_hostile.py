@@ -8,10 +8,10 @@ import random
 
 import pytest
 
-from memscope.analysis.explanation import Explanation
-from memscope.analysis.oom import explain_reading
-from memscope.cli.explanation_text import explanation_lines
-from memscope.interop.oom_message import read_log
+from memscope.analysis.diagnosis.explanation import Explanation
+from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.cli.text.explanation import explanation_lines
+from memscope.interop.oom_log.reader import read_log
 
 SIZES = ("0GiB", "-5GiB", "1e999GiB", "nan GiB", "99999999999999999999TiB", "1B", "10.84 GiB")
 NUMBERS = ("0", "-1", "nan", "inf", "1e999", "0.9", "..", "99999999999999999999", "\u0663")

@@ -6,9 +6,9 @@ import io
 
 import pytest
 
-from memscope.analysis.explanation import Explanation
-from memscope.analysis.oom import explain_reading
-from memscope.interop.oom_message import read_log
+from memscope.analysis.diagnosis.explanation import Explanation
+from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.interop.oom_log.reader import read_log
 
 ENGINE = "(EngineCore_DP0 pid=270) INFO 10-02 11:20:31 [gpu_model_runner.py:2602] "
 STARTS = f"{ENGINE}Starting to load model meta-llama/Llama-3.3-70B-Instruct..."

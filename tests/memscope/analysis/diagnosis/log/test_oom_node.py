@@ -6,10 +6,10 @@ import io
 
 import pytest
 
-from memscope.analysis.explanation import Explanation
-from memscope.analysis.oom import explain_reading
-from memscope.cli.explanation_text import explanation_lines
-from memscope.interop.oom_message import read_log
+from memscope.analysis.diagnosis.explanation import Explanation
+from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.cli.text.explanation import explanation_lines
+from memscope.interop.oom_log.reader import read_log
 
 GIB, MIB = 2**30, 2**20
 STEP = (

@@ -6,9 +6,9 @@ import io
 
 import pytest
 
-from memscope.analysis.explanation import Advice
-from memscope.analysis.oom import explain_reading
-from memscope.interop.oom_message import read_log
+from memscope.analysis.diagnosis.explanation import Advice
+from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.interop.oom_log.reader import read_log
 
 MESSAGE = (
     "[rank{rank}]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU "

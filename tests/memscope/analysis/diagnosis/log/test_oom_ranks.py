@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memscope.analysis.explanation import Explanation
-from memscope.analysis.oom import explain_reading
-from memscope.cli.explanation_text import FAILURES, explanation_lines
-from memscope.interop import oom_message
-from memscope.interop.oom_message import read_log
-from tests.memscope.interop.messages import pools_form
-from tests.memscope.interop.test_oom_message import EXAMPLE
+from memscope.analysis.diagnosis.explanation import Explanation
+from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.cli.text.explanation import FAILURES, explanation_lines
+from memscope.interop.oom_log import reader as oom_message
+from memscope.interop.oom_log.reader import read_log
+from tests.memscope.interop.oom_log.messages import pools_form
+from tests.memscope.interop.oom_log.test_log_reader import EXAMPLE
 
 GIB = 2**30
 REFUSAL = (

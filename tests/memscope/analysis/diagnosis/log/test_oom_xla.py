@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memscope.analysis.explanation import Advice, Explanation
-from memscope.analysis.oom import explain_reading
-from memscope.interop.oom_message import read_log
+from memscope.analysis.diagnosis.explanation import Advice, Explanation
+from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.interop.oom_log.reader import read_log
 
 GIB = 2**30
 ERROR = (

@@ -6,9 +6,9 @@ import io
 
 import pytest
 
-from memscope.analysis.explanation import Explanation
-from memscope.analysis.oom import explain_reading
-from memscope.interop.oom_message import read_log
+from memscope.analysis.diagnosis.explanation import Explanation
+from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.interop.oom_log.reader import read_log
 
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 CUBIN = (

@@ -6,10 +6,10 @@ import io
 
 import pytest
 
-from memscope.analysis.explanation import Advice, Explanation
-from memscope.analysis.oom import explain_reading
-from memscope.interop.oom_message import read_log
-from tests.memscope.analysis.test_oom_ranks import message
+from memscope.analysis.diagnosis.explanation import Advice, Explanation
+from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.interop.oom_log.reader import read_log
+from tests.memscope.analysis.diagnosis.log.test_oom_ranks import message
 
 GIB = 2**30
 TOO_LITTLE = (

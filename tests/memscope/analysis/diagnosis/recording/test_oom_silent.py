@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from memscope import events
-from memscope.analysis.explanation import Explanation
-from memscope.analysis.oom_recording import explain_timeline, oom_sentence
-from memscope.cli.explanation_text import explanation_lines
+from memscope.analysis.diagnosis.explanation import Explanation
+from memscope.analysis.diagnosis.recording.explain import explain_timeline, oom_sentence
+from memscope.cli.text.explanation import explanation_lines
 from tests.memscope.analysis.build import Event, event, fact, fold, state
 
 MIB, GIB = 1 << 20, 1 << 30

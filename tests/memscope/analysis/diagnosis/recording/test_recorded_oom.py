@@ -6,29 +6,29 @@ import io
 import json
 import pickle
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from memscope import events
-from memscope.analysis.explanation import Explanation
-from memscope.analysis.memory_map import map_at_end
-from memscope.analysis.oom_recording import explain_timeline
-from memscope.analysis.oom_run import explain_run
-from memscope.analysis.recorded_map import recorded_map
-from memscope.analysis.summary import summarize
-from memscope.analysis.timeline import Timeline
-from memscope.cli.explanation_text import explanation_lines
-from memscope.interop.oom_formats import OomMessage
-from memscope.interop.oom_message import read_log
-from memscope.interop.torch_snapshot import ALLOCATED, check_snapshot
-from memscope.probes.allocator_map import emit_map
-from memscope.storage import State
+from memscope.analysis.diagnosis.explanation import Explanation
+from memscope.analysis.diagnosis.recording.explain import explain_timeline
+from memscope.analysis.diagnosis.recording.run import explain_run
+from memscope.analysis.memory_map.memory_map import map_at_end
+from memscope.analysis.memory_map.recorded_map import recorded_map
+from memscope.analysis.summary.summary import summarize
+from memscope.analysis.timeline.timeline import Timeline
+from memscope.cli.text.explanation import explanation_lines
+from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.reader import read_log
+from memscope.interop.snapshot.snapshot import ALLOCATED, check_snapshot
+from memscope.probes.torch.allocator_map import emit_map
+from memscope.reader.scanner import State
 from tests.fakes import ListRecorder
 from tests.memscope.analysis.build import Event, event, fact, fold
+from tests.paths import DATA
 
-DATA = Path(__file__).parents[2] / "data" / "snapshots"
+CASES = DATA / "snapshots"
 COMPLETE = State("complete", 1, 1, 0, 0)
 CUT = State("cut", 1, 1, 0, 0)
 MIB, GIB = 1 << 20, 1 << 30
@@ -48,8 +48,8 @@ FAILED = (
 
 def case(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The dump, and what is known of it."""
-    data = pickle.loads((DATA / f"{name}.pickle").read_bytes())
-    return data, json.loads((DATA / f"{name}.json").read_text())
+    data = pickle.loads((CASES / f"{name}.pickle").read_bytes())
+    return data, json.loads((CASES / f"{name}.json").read_text())
 
 
 def map_rows(snapshot: dict[str, Any], *, device: int = 0) -> list[Event]:

@@ -2,22 +2,22 @@ from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memscope.analysis.block_map import block_map
-from memscope.analysis.map_history import map_before
-from memscope.analysis.memory_map import map_at_end
-from memscope.analysis.replay import replay
-from memscope.analysis.snapshot import explain_snapshot
-from memscope.analysis.snapshot_analysis import SnapshotAnalysis, analyse_snapshot
-from memscope.analysis.snapshot_words import why
-from memscope.interop.torch_snapshot import ALLOCATED, INACTIVE, PENDING, check_snapshot
+from memscope.analysis.diagnosis.snapshot.analysis import SnapshotAnalysis, analyse_snapshot
+from memscope.analysis.diagnosis.snapshot.explain import explain_snapshot
+from memscope.analysis.diagnosis.snapshot.words import why
+from memscope.analysis.memory_map.block_map import block_map
+from memscope.analysis.memory_map.map_history import map_before
+from memscope.analysis.memory_map.memory_map import map_at_end
+from memscope.analysis.replay.replay import replay
+from memscope.interop.snapshot.snapshot import ALLOCATED, INACTIVE, PENDING, check_snapshot
 from tests.memscope.fake_allocator import MIB, FakeAllocator, FakeOom
+from tests.paths import DATA
 
-CASES = Path(__file__).parents[2] / "data" / "snapshots"
+CASES = DATA / "snapshots"
 NAMES = sorted(path.stem for path in CASES.glob("*.json"))
 VERSIONS = ("2.0", "2.1", "2.2", "2.3", "2.5", "2.8", "2.10", "2.12", "2.14")
 # What no snapshot carries, or what the case keeps beside it.

@@ -1,0 +1,1 @@
+"""Why memory ran out: one explanation from a log, a snapshot or a recording."""

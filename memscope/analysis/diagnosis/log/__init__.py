@@ -1,0 +1,1 @@
+"""Why memory ran out, from the text of a log."""

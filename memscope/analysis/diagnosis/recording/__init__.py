@@ -1,0 +1,1 @@
+"""Why memory ran out, from a recording."""

@@ -1,0 +1,1 @@
+"""The table of metrics, and how each one is computed."""

@@ -1,0 +1,1 @@
+"""A snapshot's trace of allocator events, replayed."""

@@ -1,0 +1,1 @@
+"""What a recording and a run come to, as every view shows it."""

@@ -1,0 +1,1 @@
+"""Out-of-memory messages in the logs of other programs."""

@@ -1,0 +1,1 @@
+"""A recording as a trace that ui.perfetto.dev opens."""

@@ -1,0 +1,1 @@
+"""Memory snapshots that torch writes, read as tables and never unpickled."""

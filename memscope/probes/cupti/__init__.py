@@ -1,0 +1,1 @@
+"""Memory that libraries other than torch take on the device, by name."""

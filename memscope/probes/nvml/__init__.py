@@ -1,0 +1,1 @@
+"""Readings of the driver: cards, processes, and the machine as a whole."""

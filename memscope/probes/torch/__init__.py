@@ -1,0 +1,1 @@
+"""Readings of torch's allocator, its out-of-memory errors and its settings."""

@@ -1,0 +1,1 @@
+"""A program's models and optimizers: steps, layers, weights, gradients, KV caches."""

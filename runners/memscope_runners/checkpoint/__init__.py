@@ -1,0 +1,1 @@
+"""Models on disk: found, fetched, read, quantized and kept as q8."""
