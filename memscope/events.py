@@ -102,7 +102,7 @@ COLUMNS = (
     Column("name", "string", None, ""),
     Column("bytes", "int64", -1, "bytes"),
     Column("duration_ns", "int64", -1, "ns"),
-    Column("value", "float64", float("nan"), "as the metric says"),
+    Column("value", "float64", float("nan"), "as the reading says"),
     Column("data", "string", None, "JSON"),
     Column("address", "uint64", 0, "address"),
     Column("device", "int16", -1, "device index, -1 for the host or none"),

@@ -78,7 +78,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_value(value: float, unit: str) -> str:
-    """``value`` of a figure with its unit, as every screen shows it."""
+    """``value`` of a metric with its unit, as every screen shows it."""
     if unit == "bytes":
         return format_bytes(value)
     if unit in ("bytes/step", "bytes/s"):

@@ -53,7 +53,7 @@ class ListRecorder:
 
     def sample(
         self,
-        metric: str,
+        reading_name: str,
         *,
         bytes: int | None = None,
         value: float | None = None,
@@ -61,7 +61,7 @@ class ListRecorder:
         layer: int = -1,
         device: int = -1,
     ) -> None:
-        fields = {"name": metric, "bytes": bytes, "value": value, "device": device}
+        fields = {"name": reading_name, "bytes": bytes, "value": value, "device": device}
         self.emit(events.SAMPLE, step, layer, **fields)
 
     def of(self, *kinds: int) -> Iterator[Row]:

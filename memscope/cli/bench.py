@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_window_options(watching, takes_model=False)
     tests = benches.add_parser("pytest-overhead", help="what the pytest plugin costs")
     tests.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of each run (5)")
-    tests.add_argument("--json", action="store_true", help="print the figures as JSON")
+    tests.add_argument("--json", action="store_true", help="print the metrics as JSON")
     products = benches.add_parser("q8-products", help="ways to compute the q8 product on the host")
     products.add_argument("--model", help="whose weights (default: SmolLM2-135M-Instruct)")
 
@@ -49,7 +49,7 @@ def _add_overhead(parser: argparse.ArgumentParser) -> None:
     add("--keep", type=int, help="residency window of the decoder")
     add("--device", default="host", help="cuda, cuda:1 or host (default: host)")
     add("--peer", action="store_true", help="ms a token beside transformers in float32, too")
-    add("--json", action="store_true", help="print the figures as JSON")
+    add("--json", action="store_true", help="print the metrics as JSON")
 
 
 def _add_window_options(parser: argparse.ArgumentParser, *, takes_model: bool = True) -> None:
@@ -59,9 +59,9 @@ def _add_window_options(parser: argparse.ArgumentParser, *, takes_model: bool = 
     add("--device", default=None, help="cuda, cuda:1 or host (default: the best there is)")
     add("--tokens", type=int, default=64, metavar="N", help="tokens a run (64)")
     add("--rounds", type=int, default=3, metavar="N", help="timed runs of each setting (3)")
-    add("-o", "--output", metavar="FILE.json", help="where the figures go, too")
+    add("-o", "--output", metavar="FILE.json", help="where the metrics go, too")
     add("--force", action="store_true", help="overwrite the file")
-    add("--json", action="store_true", help="print the figures as JSON")
+    add("--json", action="store_true", help="print the metrics as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -103,8 +103,8 @@ def run_overhead(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(result))
         return 0
-    for what, figure, bound in rows:
-        print(f"{what:<48}  {figure:<44}  {bound}".rstrip())
+    for what, metric, bound in rows:
+        print(f"{what:<48}  {metric:<44}  {bound}".rstrip())
     print(f"{checkpoint.name}, {overhead.threads} threads, on {settings.device}", file=sys.stderr)
     return 0
 
@@ -222,7 +222,7 @@ def show(
     result: dict[str, Any],
     tables: Iterable[Iterable[tuple[str, ...]]],
 ) -> None:
-    """The figures as a file that appears by rename, and as tables or JSON on stdout."""
+    """The metrics as a file that appears by rename, and as tables or JSON on stdout."""
     if args.output:
         with appearing(Path(args.output), force=args.force) as unfinished:
             unfinished.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -35,21 +35,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("recordings", metavar="RECORDING", nargs="*", help=text)
     add(
         "--limit",
-        metavar="'FIGURE OP VALUE'",
+        metavar="'METRIC OP VALUE'",
         action="append",
         default=[],
-        help="a limit that counts: on a figure ('memory.peak_bytes <= 2 GiB'; a bare FIGURE takes "
-        "its default), a metric ('torch.reserved_bytes.peak <= 6 GiB') or a ratio ('A / B >= 0.8')."
-        " It takes the place of those on the same figure in --limits, and these of those of "
+        help="a limit that counts: on a metric ('memory.peak_bytes <= 2 GiB'; a bare METRIC takes "
+        "its default), a reading ('torch.reserved_bytes.peak <= 6 GiB') or a ratio ('A / B >= 1')."
+        " It takes the place of those on the same metric in --limits, and these of those of "
         "[tool.memscope] in pyproject.toml; with none anywhere the defaults count",
     )
     add("--limits", metavar="FILE", help="a TOML file of limits: limits = [...]")
-    add("--baseline", metavar="FILE", help="limits as well: what figures came to before")
+    add("--baseline", metavar="FILE", help="limits as well: what metrics came to before")
     add("--tolerance", metavar="SHARE", help="how much worse than the baseline is fine: 5%%")
     add(
         "--write-baseline",
         metavar="FILE",
-        help="keep these figures, and the metrics that limits name, as the baseline in FILE, also "
+        help="keep these metrics, and the readings that limits name, as the baseline in FILE, also "
         "where a limit is broken: the verdicts and the exit code are as without it",
     )
     text = "write the verdicts as JUnit XML, too; over what --junit wrote before, no other file"
@@ -57,20 +57,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--force",
         action="store_true",
-        help="overwrite any FILE of --junit, and in that of --write-baseline the figures of these "
+        help="overwrite any FILE of --junit, and in that of --write-baseline the metrics of these "
         "recordings; its tolerances and other sections stay, and what is no longer in it is named",
     )
     add_warmup(parser)
     add("--json", action="store_true", help="print it as JSON; an array for several recordings")
-    add("--list", action="store_true", help="list all figures and metrics, with their defaults")
+    add("--list", action="store_true", help="list all metrics and readings, with their defaults")
 
 
 def run(args: argparse.Namespace) -> int:
     """Judge each recording; the worst of their exit codes."""
     if args.list:
-        from memscope.cli.text.figure_list import figure_list
+        from memscope.cli.text.metric_list import metric_list
 
-        print("\n".join(figure_list()))
+        print("\n".join(metric_list()))
         return 0
     if not args.recordings:
         raise MemscopeError("No recording is named.", "Write `memscope check RECORDING`.")
@@ -136,7 +136,7 @@ def _write_baseline(
         raise MemscopeError(
             f"{partial.path} is partial, so that no baseline is written.", "Record it anew."
         )
-    sections = {each.section: each.summary.figures for each in checked}
+    sections = {each.section: each.summary.metrics for each in checked}
     if len(sections) < len(checked):
         raise MemscopeError("These recordings are of several runs.", "Write one run's baseline.")
     check_free(path, force=force)
@@ -169,11 +169,11 @@ def _lines(checked: Checked, checked_run: CheckedRun) -> list[str]:
 
 
 def _without_value(summary: Summary) -> Iterator[str]:
-    """Figures whose defaults have nothing to judge; of an absent device how many."""
+    """Metrics whose defaults have nothing to judge; of an absent device how many."""
     from memscope.analysis.summary.absent import unjudged_words
 
     unjudged = [verdict for verdict in _possible_defaults(summary) if verdict.value is None]
-    if names := dict.fromkeys(verdict.figure for verdict in unjudged):
+    if names := dict.fromkeys(verdict.metric for verdict in unjudged):
         yield f"without a value: {', '.join(names)}"
     if words := unjudged_words(summary):
         yield f"{words} (--json lists them)"

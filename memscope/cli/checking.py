@@ -101,8 +101,8 @@ class CheckedRun:
 def no_memory(path: Path) -> str:
     """Of a baseline that no growth of memory breaks."""
     return (
-        f"{path} holds no memory figure, so that it says nothing of memory: write it with a limit "
-        "on a metric, like --limit 'host.rss_bytes.peak <= 2 GiB'"
+        f"{path} holds no memory metric, so that it says nothing of memory: write it with a limit "
+        "on a reading, like --limit 'host.rss_bytes.peak <= 2 GiB'"
     )
 
 

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("after", metavar="B", help="one of the same kind")
     add(
         "--limit",
-        metavar="'diff.FIGURE OP VALUE'",
+        metavar="'diff.METRIC OP VALUE'",
         action="append",
         default=[],
         help="a limit on what changed, like 'diff.peak_bytes <= 64 MiB'; exit code 1 where it is "
@@ -103,7 +103,7 @@ def _to_json(difference: Difference, verdicts: Sequence[Verdict], state: State) 
         "state": state.name,
         "is_partial": difference.is_partial,
         "settings": _settings_json(difference),
-        "figures": {f"diff.{each.name}": each.to_json() for each in difference.figures},
+        "metrics": {f"diff.{each.name}": each.to_json() for each in difference.metrics},
         "holders": {
             by: [{"name": each.name, **each.to_json()} for each in changes]
             for by, changes in difference.holders.items()
@@ -133,8 +133,8 @@ def _lines(
     lines = [clean(f"{args.before} → {args.after}"), ""]
     if difference.settings is not None:
         lines += [*setting_lines(difference.settings), ""]
-    lines.append(f"figures{note}")
-    lines += align(_row(change, change.name) for change in difference.figures)
+    lines.append(f"metrics{note}")
+    lines += align(_row(change, change.name) for change in difference.metrics)
     for by, changes in difference.holders.items():
         if changes:
             lines += ["", f"live memory {_TITLES[by]}"]

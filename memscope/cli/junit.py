@@ -69,10 +69,10 @@ def _suite(checked: Checked, breaking: Sequence[Verdict]) -> ET.Element:
         time="0",
     )
     properties = ET.SubElement(suite, "properties")
-    for figure in checked.summary.figures.values():
-        if figure.value is not None:
-            value = clean(write_value(figure.value, figure.unit))
-            ET.SubElement(properties, "property", name=clean(figure.name, 200), value=value)
+    for metric in checked.summary.metrics.values():
+        if metric.value is not None:
+            value = clean(write_value(metric.value, metric.unit))
+            ET.SubElement(properties, "property", name=clean(metric.name, 200), value=value)
     suite.extend(_case(verdict, checked, verdict in breaking) for verdict in verdicts)
     for key, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(key, str(len(suite.findall(f"testcase/{tag}"))))
@@ -81,7 +81,7 @@ def _suite(checked: Checked, breaking: Sequence[Verdict]) -> ET.Element:
 
 
 def _case(verdict: Verdict, checked: Checked, is_breaking: bool) -> ET.Element:
-    area = verdict.figure.partition(".")[0]
+    area = verdict.metric.partition(".")[0]
     name, sentence = clean(verdict.limit, 200), clean(verdict.sentence, 400)
     case = ET.Element("testcase", classname=f"memscope.{clean(area, 60)}", name=name, time="0")
     if is_breaking:

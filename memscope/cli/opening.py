@@ -30,7 +30,7 @@ def add_warmup(parser: argparse.ArgumentParser) -> None:
         "--warm-up",
         metavar="N",
         type=warmup_steps,
-        help="leave the first N steps out of figures (default: as recorded, else 1)",
+        help="leave the first N steps out of metrics (default: as recorded, else 1)",
     )
 
 

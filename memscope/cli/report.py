@@ -1,4 +1,4 @@
-"""A run as one HTML file that works offline: its processes, verdicts, figures, charts."""
+"""A run as one HTML file that works offline: its processes, verdicts, metrics, charts."""
 
 from __future__ import annotations
 

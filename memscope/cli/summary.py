@@ -1,4 +1,4 @@
-"""Figures and verdicts of a recording, as text or JSON."""
+"""Metrics and verdicts of a recording, as text or JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from memscope.analysis.comparison.versions import find_versions
-from memscope.analysis.metrics.figure import value_words
+from memscope.analysis.metrics.metric import value_words
 from memscope.analysis.summary.absent import absent_of_device, absent_words
 from memscope.cli.opening import add_warmup, read_run
 from memscope.cli.text.columns import align
@@ -22,8 +22,8 @@ from memscope.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from memscope.analysis.metrics.figure import Figure
     from memscope.analysis.metrics.memory import Device
+    from memscope.analysis.metrics.metric import Metric
     from memscope.analysis.summary.summary import Summary
 
 PARTIAL = " (partial)"
@@ -65,17 +65,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def summary_lines(
-    summary: Summary, path: str, at: str = "end", shared: Collection[Figure] = ()
+    summary: Summary, path: str, at: str = "end", shared: Collection[Metric] = ()
 ) -> list[str]:
-    """The summary as a person reads it; ``shared``: figures without a value to leave out."""
+    """The summary as a person reads it; ``shared``: metrics without a value to leave out."""
     said = {*shared, *absent_of_device(summary)}
-    own = [figure for figure in summary.figures.values() if figure not in said]
+    own = [metric for metric in summary.metrics.values() if metric not in said]
     note = PARTIAL if summary.state.is_partial else ""
     blocks = [
         _head(summary, path, at),
         *map(ledger_lines, summary.ledgers),
         layer_lines(summary.layers),
-        *_figure_blocks(summary, note),
+        *_metric_blocks(summary, note),
         [f"verdicts{note}", *verdict_lines(summary.verdicts)],
         _without_value(own, is_applicable=True),
         _without_value(own, is_applicable=False),
@@ -91,7 +91,7 @@ def summary_lines(
 def _head(summary: Summary, path: str, at: str) -> list[str]:
     rows = [("recording", path), ("state", str(summary.state))]
     if summary.state.is_partial:
-        rows.append(("PARTIAL", "figures may miss events that happened"))
+        rows.append(("PARTIAL", "metrics may miss events that happened"))
     if at != "end":
         seen = f"{summary.batches:,} of {summary.state.batches:,} batches"
         rows.append(("up to", f"{at} ({seen}, {summary.events:,} events)"))
@@ -105,43 +105,43 @@ def _head(summary: Summary, path: str, at: str) -> list[str]:
     return align([(key, clean(text, 400)) for key, text in rows if text], indent="")
 
 
-def _figure_blocks(summary: Summary, note: str) -> Iterator[list[str]]:
+def _metric_blocks(summary: Summary, note: str) -> Iterator[list[str]]:
     is_host = summary.device is not None and summary.device.is_host
-    areas: dict[str, list[Figure]] = {}
-    for figure in summary.figures.values():
-        if figure.value is not None:
-            areas.setdefault(figure.name.partition(".")[0], []).append(figure)
+    areas: dict[str, list[Metric]] = {}
+    for metric in summary.metrics.values():
+        if metric.value is not None:
+            areas.setdefault(metric.name.partition(".")[0], []).append(metric)
     for area, found in areas.items():
         place = " (host)" if is_host and area == "memory" else ""
-        rows = [(clean(figure.name, 80), _value(figure)) for figure in found]
+        rows = [(clean(metric.name, 80), _value(metric)) for metric in found]
         yield [f"{area}{place}{note}", *align(rows)]
 
 
-def _value(figure: Figure) -> str:
-    return "" if figure.value is None else value_words(figure.value, figure.unit, figure.of)
+def _value(metric: Metric) -> str:
+    return "" if metric.value is None else value_words(metric.value, metric.unit, metric.of)
 
 
-def _shared(summaries: Sequence[Summary]) -> list[Figure]:
-    """Figures that lack a value in each of several processes, for one reason; those left out that
+def _shared(summaries: Sequence[Summary]) -> list[Metric]:
+    """Metrics that lack a value in each of several processes, for one reason; those left out that
     each of them counts as of a device that it has not."""
-    first, *others = (summary.figures for summary in summaries)
+    first, *others = (summary.metrics for summary in summaries)
     said = set.intersection(*(set(absent_of_device(summary)) for summary in summaries))
     return [
-        figure
-        for name, figure in first.items()
+        metric
+        for name, metric in first.items()
         if others
-        and figure.value is None
-        and all(each.get(name) == figure for each in others)
-        and figure not in said
+        and metric.value is None
+        and all(each.get(name) == metric for each in others)
+        and metric not in said
     ]
 
 
-def _without_value(figures: Iterable[Figure], *, is_applicable: bool, place: str = "") -> list[str]:
-    """Figures that have none, under the reason that they share; nothing where all have one."""
+def _without_value(metrics: Iterable[Metric], *, is_applicable: bool, place: str = "") -> list[str]:
+    """Metrics that have none, under the reason that they share; nothing where all have one."""
     reasons: dict[str, list[str]] = {}
-    for figure in figures:
-        if figure.value is None and figure.is_applicable == is_applicable:
-            reasons.setdefault(figure.reason or "", []).append(clean(figure.name, 80))
+    for metric in metrics:
+        if metric.value is None and metric.is_applicable == is_applicable:
+            reasons.setdefault(metric.reason or "", []).append(clean(metric.name, 80))
     if not reasons:
         return []
     lines = [f"{'not measured' if is_applicable else 'not applicable'}{place}"]

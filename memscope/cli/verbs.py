@@ -19,7 +19,7 @@ VERBS = {
     "run": Verb("memscope.cli.run", "any PyTorch program, recorded while it runs"),
     "live": Verb("memscope.cli.live", "it runs: watch a recording as it grows"),
     "report": Verb("memscope.cli.report", "it ran: one HTML file that works offline"),
-    "summary": Verb("memscope.cli.summary", "its figures and verdicts, as text or JSON"),
+    "summary": Verb("memscope.cli.summary", "its metrics and verdicts, as text or JSON"),
     "check": Verb("memscope.cli.check", "fail where a limit is broken"),
     "diff": Verb("memscope.cli.diff", "it changed: what grew from A to B"),
     "explain": Verb("memscope.cli.explain", "it failed: why memory ran out, from log or snapshot"),

@@ -190,7 +190,7 @@ def check_place(machine: MachineReading) -> Check:
     """Container, WSL, namespaces."""
     if is_wsl():
         found = "WSL: the driver gives no memory of a process"
-        return Check("place", PARTLY, found, "Run on Linux itself for figures of processes.")
+        return Check("place", PARTLY, found, "Run on Linux itself for numbers of processes.")
     if machine.is_container or is_in_container():
         found = "a container: processes outside of it are not visible, and its pids are its own"
         return Check("place", PARTLY, found, "--pid=host shows them (docker run).")

@@ -145,7 +145,7 @@ class MeasuredTests:
         for line in judgement.warnings:
             item.warn(pytest.PytestWarning(f"memscope: {line}"))
         if judgement.broken:
-            path = measurement.paths[judgement.typical_run(judgement.broken[0].figure)]
+            path = measurement.paths[judgement.typical_run(judgement.broken[0].metric)]
             measurement.keep_only(path)
             self._publish(item, measurement, judgement)
             pytest.fail(report.describe_broken(judgement, path), pytrace=False)

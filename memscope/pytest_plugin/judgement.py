@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from memscope.analysis.limits.limits import Limit, Verdict
     from memscope.analysis.limits.machine_class import MachineClass
-    from memscope.analysis.metrics.figure import Figure
+    from memscope.analysis.metrics.metric import Metric
     from memscope.analysis.timeline.timeline import Timeline
     from memscope.pytest_plugin.comparison import Expectation
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 class Judgement:
     """``own`` verdicts are on limits of the test, ``shared`` on those of the session.
 
-    ``figures`` are medians over repetitions, ``values`` what each repetition had. ``missing`` says
+    ``metrics`` are medians over repetitions, ``values`` what each repetition had. ``missing`` says
     what the baseline lacks, ``unmeasured`` why nothing could be judged at all.
     """
 
     own: tuple[Verdict, ...] = ()
     shared: tuple[Verdict, ...] = ()
-    figures: Mapping[str, Figure] = field(default_factory=dict)
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
     values: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     machine: MachineClass | None = None
     warnings: tuple[str, ...] = ()
@@ -57,9 +57,9 @@ class Judgement:
             return _only(self.own, "not measured")
         return self.own
 
-    def typical_run(self, figure: str) -> int:
-        """The repetition whose value of ``figure`` is nearest to the median."""
-        median, values = self.figures[figure].value, self.values[figure]
+    def typical_run(self, metric: str) -> int:
+        """The repetition whose value of ``metric`` is nearest to the median."""
+        median, values = self.metrics[metric].value, self.values[metric]
         distance = {
             run: abs(value - median)
             for run, value in enumerate(values)
@@ -77,27 +77,27 @@ def judge_recordings(
     """The verdicts on the median of what was measured. ``compare`` gives more own limits."""
     from memscope.analysis.limits.machine_class import find_machine_class
     from memscope.analysis.metrics.measure import measure
-    from memscope.analysis.metrics.median import median_figures
+    from memscope.analysis.metrics.median import median_metrics
 
     timelines = [_read(path) for path in paths]
     machine = find_machine_class(timelines[-1])
     expected = compare(machine)
     own = (*own, *expected.limits)
     measured = [measure(timeline, (*own, *shared)) for timeline in timelines]
-    figures = median_figures(measured)
+    metrics = median_metrics(measured)
     return Judgement(
-        own=_judge(figures, own),
-        shared=_judge(figures, shared),
-        figures=figures,
-        values={name: _values(measured, name) for name in figures},
+        own=_judge(metrics, own),
+        shared=_judge(metrics, shared),
+        metrics=metrics,
+        values={name: _values(measured, name) for name in metrics},
         machine=machine,
         warnings=expected.warnings,
         missing=expected.missing,
     )
 
 
-def read_figures(path: Path, limits: tuple[Limit, ...] = ()) -> dict[str, Figure]:
-    """Figures of one recording, which may still be growing."""
+def read_metrics(path: Path, limits: tuple[Limit, ...] = ()) -> dict[str, Metric]:
+    """Metrics of one recording, which may still be growing."""
     from memscope.analysis.metrics.measure import measure
 
     return measure(_read(path), limits)
@@ -111,16 +111,16 @@ def _read(path: Path) -> Timeline:
         return read_timeline(recording)
 
 
-def _values(measured: Sequence[Mapping[str, Figure]], name: str) -> tuple[float | None, ...]:
-    return tuple(figures[name].value if name in figures else None for figures in measured)
+def _values(measured: Sequence[Mapping[str, Metric]], name: str) -> tuple[float | None, ...]:
+    return tuple(metrics[name].value if name in metrics else None for metrics in measured)
 
 
-def _judge(figures: Mapping[str, Figure], limits: tuple[Limit, ...]) -> tuple[Verdict, ...]:
+def _judge(metrics: Mapping[str, Metric], limits: tuple[Limit, ...]) -> tuple[Verdict, ...]:
     from memscope.analysis.limits.limits import judge
 
     if not limits:
         return ()
-    return tuple(verdict for verdict in judge(figures, limits) if verdict.is_named)
+    return tuple(verdict for verdict in judge(metrics, limits) if verdict.is_named)
 
 
 def _only(verdicts: tuple[Verdict, ...], *kinds: str) -> tuple[Verdict, ...]:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 from memscope.errors import MemscopeError
 from memscope.pytest_plugin.allocator import forget_peaks, read_last
 from memscope.pytest_plugin.folder import RecordingFolder, remove
-from memscope.pytest_plugin.judgement import Judgement, judge_recordings, read_figures
+from memscope.pytest_plugin.judgement import Judgement, judge_recordings, read_metrics
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from memscope.analysis.limits.limits import Limit
-    from memscope.analysis.metrics.figure import Figure
+    from memscope.analysis.metrics.metric import Metric
     from memscope.pytest_plugin.judgement import Compare
     from memscope.pytest_plugin.marks import Asked
     from memscope.recorder.recorder import Recorder
 
-FLUSH_SECONDS = 60.0  # figures of a half-written recording would be wrong
+FLUSH_SECONDS = 60.0  # metrics of a half-written recording would be wrong
 
 
 class Measurement:
@@ -90,8 +90,8 @@ class Measurement:
         else:
             remove(recorder.path)
 
-    def figures_now(self, limit: Limit) -> dict[str, Figure]:
-        """Figures of what has been recorded until now. Raises MemscopeError where that is none."""
+    def metrics_now(self, limit: Limit) -> dict[str, Metric]:
+        """Metrics of what has been recorded until now. Raises MemscopeError where that is none."""
         recorder = self._recorder
         if recorder is not None:
             read_last(recorder)
@@ -99,7 +99,7 @@ class Measurement:
             self.fault = self.fault or recorder.stopped
         if self.fault or recorder is None:
             raise MemscopeError(self.fault or "nothing is recorded outside of the test's body")
-        return read_figures(recorder.path, (limit,))
+        return read_metrics(recorder.path, (limit,))
 
     def judge(self, compare: Compare) -> Judgement:
         """The verdicts on stopped recordings. ``compare`` gives more limits of the test's own."""

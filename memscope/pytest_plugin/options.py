@@ -1,7 +1,7 @@
 """What is asked of a whole session: the command line, a file of limits, pyproject.toml.
 
 The nearer one decides: a marker, then the command line, then the file, then pyproject.toml; for
-limits figure by figure.
+limits metric by metric.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def add_options(parser: pytest.Parser) -> None:
     add = parser.getgroup("memscope", "limits on memory").addoption
     add(
         "--memscope-limit",
-        metavar="'FIGURE OP VALUE'",
+        metavar="'METRIC OP VALUE'",
         action="append",
         default=[],
         help="a limit that holds for every test, marked or not",
@@ -57,18 +57,18 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--memscope-baseline",
         metavar="FILE",
-        help="compare marked tests with the figures that this file has of them",
+        help="compare marked tests with the metrics that this file has of them",
     )
     add(
         "--memscope-write-baseline",
         metavar="FILE",
-        help="write the figures of marked tests that pass to this file, also over what it has of "
+        help="write the metrics of marked tests that pass to this file, also over what it has of "
         "them; other tests stay, what is no longer in it is named, and nothing is compared",
     )
     add(
         "--memscope-tolerance",
         metavar="SHARE",
-        help="how far from the baseline a figure may be, such as 5%% (the default)",
+        help="how far from the baseline a metric may be, such as 5%% (the default)",
     )
     add(
         "--memscope-strict",

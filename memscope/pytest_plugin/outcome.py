@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memscope.analysis.limits.limits import Verdict
-    from memscope.analysis.metrics.figure import Figure
+    from memscope.analysis.metrics.metric import Metric
     from memscope.pytest_plugin.judgement import Judgement
     from memscope.pytest_plugin.measurement import Measurement
 
@@ -20,14 +20,14 @@ PREFIX = "memscope."
 
 
 def make_outcome(measurement: Measurement, judgement: Judgement) -> dict[str, Any]:
-    """Limits, figures and recordings of a test; the outcome itself comes with pytest's report."""
+    """Limits, metrics and recordings of a test; the outcome itself comes with pytest's report."""
     asked = measurement.asked
     return {
         "test": measurement.test,
         "is_marked": asked.is_marked,
         "limits": [_verdict(verdict) for verdict in judgement.verdicts],
         "reason": judgement.unmeasured or judgement.missing,
-        "figures": {name: _figure(figure) for name, figure in judgement.figures.items()},
+        "metrics": {name: _metric(metric) for name, metric in judgement.metrics.items()},
         "repeat": asked.repeat,
         "warmup": asked.warmup,
         "recordings": [str(path) for path in measurement.paths],
@@ -36,11 +36,11 @@ def make_outcome(measurement: Measurement, judgement: Judgement) -> dict[str, An
 
 
 def junit_properties(outcome: dict[str, Any]) -> list[tuple[str, object]]:
-    """Measured figures as numbers, verdicts as text, and where recordings lie."""
+    """Measured metrics as numbers, verdicts as text, and where recordings lie."""
     properties: list[tuple[str, object]] = [
-        (PREFIX + name, _number(figure["value"]))
-        for name, figure in outcome["figures"].items()
-        if figure["value"] is not None
+        (PREFIX + name, _number(metric["value"]))
+        for name, metric in outcome["metrics"].items()
+        if metric["value"] is not None
     ]
     for limit in outcome["limits"]:
         words = f"{limit['verdict']}: {limit['limit']}: {actual(limit)}"
@@ -66,10 +66,10 @@ def actual(limit: dict[str, Any]) -> str:
     return format_value(limit["value"], limit["unit"])
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
-    found: dict[str, Any] = {"value": figure.value, "unit": figure.unit}
-    if figure.value is None:
-        found |= {"reason": figure.reason, "is_applicable": figure.is_applicable}
+def _metric(metric: Metric) -> dict[str, Any]:
+    found: dict[str, Any] = {"value": metric.value, "unit": metric.unit}
+    if metric.value is None:
+        found |= {"reason": metric.reason, "is_applicable": metric.is_applicable}
     return found
 
 

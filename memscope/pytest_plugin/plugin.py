@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _MARKER, _FIXTURE = "memscope", "memscope_measurement"
 _HELP = (
     f"{_MARKER}(*limits, repeat=1, warmup=0, fixtures=False, baseline=None, tolerance=None): "
-    'record the test\'s body and fail it where a limit "FIGURE OP VALUE" is broken, such as '
+    'record the test\'s body and fail it where a limit "METRIC OP VALUE" is broken, such as '
     '"memory.peak_bytes <= 2 GiB".'
 )
 _settings: pytest.StashKey[Settings] = pytest.StashKey()
@@ -53,7 +53,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture
 def memscope_measurement(request: pytest.FixtureRequest) -> MeasuredBody:
-    """Figures of the test's body, as measured until now: memscope_measurement["FIGURE"]."""
+    """Metrics of the test's body, as measured until now: memscope_measurement["METRIC"]."""
     from memscope.pytest_plugin.body import MeasuredBody
     from memscope.pytest_plugin.hooks import measurement_key
 

@@ -29,7 +29,7 @@ def describe_broken(judgement: Judgement, path: Path) -> str:
 
 def describe_verdict(judgement: Judgement, verdict: Verdict) -> str:
     """Actual and limit in one line; of repetitions each one's value."""
-    values = judgement.values.get(verdict.figure, ())
+    values = judgement.values.get(verdict.metric, ())
     text = f"memscope: {clean(verdict.sentence)}"
     if len(values) > 1 and verdict.value is not None:
         each = ", ".join(

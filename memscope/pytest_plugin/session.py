@@ -12,7 +12,7 @@ from memscope.pytest_plugin.table import shared_lines, table_lines
 
 if TYPE_CHECKING:
     from memscope.analysis.limits.limits import Limit
-    from memscope.analysis.metrics.figure import Figure
+    from memscope.analysis.metrics.metric import Metric
     from memscope.pytest_plugin.options import Settings
 
 RESULTS = "memscope-results.json"
@@ -75,7 +75,7 @@ class SessionResults:
         self._notes.append(f"results: {folder / RESULTS}")
 
     def _write_baseline(self) -> None:
-        """The figures of marked tests that passed; a failed one is no example to others."""
+        """The metrics of marked tests that passed; a failed one is no example to others."""
         path = self._settings.new_baseline
         if path is None:
             return
@@ -87,7 +87,7 @@ class SessionResults:
             self._problems.append(f"{path} is not written: no marked test has passed.")
             return
         machine = max((each["machine"] for each in passed), key=_weight)
-        sections = {each["test"]: _figures(each) for each in passed}
+        sections = {each["test"]: _metrics(each) for each in passed}
         limits = [limit for each in passed for limit in _limits(each)]
         rewrite = write_baseline(path, sections, MachineClass(**machine), limits)
         tests = "1 test" if len(passed) == 1 else f"{len(passed)} tests"
@@ -121,17 +121,17 @@ def _limits(outcome: dict[str, Any]) -> tuple[Limit, ...]:
     return parse_limits(limit["limit"] for limit in outcome["limits"])
 
 
-def _figures(outcome: dict[str, Any]) -> dict[str, Figure]:
+def _metrics(outcome: dict[str, Any]) -> dict[str, Metric]:
     """What a test came to. Of what the process did before it, only what a limit of it names."""
-    from memscope.analysis.metrics.figure import Figure
-    from memscope.analysis.metrics.figures import find_definition
+    from memscope.analysis.metrics.metric import Metric
+    from memscope.analysis.metrics.table import find_definition
 
-    named = {limit.figure for limit in _limits(outcome)}
+    named = {limit.metric for limit in _limits(outcome)}
     found = {}
-    for name, figure in outcome["figures"].items():
+    for name, metric in outcome["metrics"].items():
         row = find_definition(name)
         if name in named or row is None or not row.is_of_process:
-            found[name] = Figure(name, figure["value"], figure["unit"])
+            found[name] = Metric(name, metric["value"], metric["unit"])
     return found
 
 

@@ -32,7 +32,7 @@ class State:
 
     @property
     def is_partial(self) -> bool:
-        """Whether figures may miss events that happened."""
+        """Whether metrics may miss events that happened."""
         return self.lacks_events or bool(self.left_out)
 
     @property

@@ -27,7 +27,7 @@ class Emitter:
 
     def sample(
         self,
-        metric: str,
+        reading_name: str,
         *,
         bytes: int | None = None,
         value: float | None = None,
@@ -35,8 +35,8 @@ class Emitter:
         layer: int = -1,
         device: int = -1,
     ) -> None:
-        """Record one reading of ``metric``. A reading that could not be had is not recorded."""
-        self.emit(events.SAMPLE, step, layer, metric, bytes, value=value, device=device)
+        """Record one reading of ``reading``. A reading that could not be had is not recorded."""
+        self.emit(events.SAMPLE, step, layer, reading_name, bytes, value=value, device=device)
 
     def mark(self, name: str) -> None:
         """A moment of the user's own."""

@@ -2,7 +2,7 @@
 
 Kept as they are: facts, steps, out of memory, marks, phases, the allocator's map, flushes, retries,
 loaded modules, requests and their KV blocks, driver calls of other libraries, and the readings of
-those moments at which a metric was at its most or its least or was read last, of each few seconds.
+those moments at which a reading was at its most or its least or was read last, of each few seconds.
 The rest becomes ``dropped`` rows with count, bytes and duration (absent where one event had none),
 each in the place of the last event that it stands for. Those of uploads and evictions also say
 which layers: [first, last] of each run of neighbours.

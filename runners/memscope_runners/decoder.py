@@ -268,7 +268,7 @@ class Decoder:
 
     def _report_oom(self, error: DeviceOutOfMemory, step: int) -> OutOfMemory:
         if self._recorder is not None:
-            self._recorder.emit(events.OOM, step, bytes=error.requested, data=error.figures())
+            self._recorder.emit(events.OOM, step, bytes=error.requested, data=error.metrics())
         message = f"Out of memory on {self.device.name}: {error}."
         return OutOfMemory(message, advice(self.plan))
 

@@ -75,5 +75,5 @@ def test_a_leak_is_named_on_a_gpu(tmp_path):
 @pytest.mark.gpu
 def test_a_flush_a_request_is_named_on_a_gpu(tmp_path):
     summary = run_example("serve", tmp_path / "run.mscope", "--flush")
-    assert summary["figures"]["allocator.flushes_in_steps"]["value"] >= 50
+    assert summary["metrics"]["allocator.flushes_in_steps"]["value"] >= 50
     assert any("empty_cache" in sentence for sentence in summary["sentences"])

@@ -96,7 +96,7 @@ def test_advice_on_a_plan_that_fits_is_that_plan():
     assert advice(make_plan(96)) == "--policy past --keep 4 fits in 96.0 MiB (needs 68.0 MiB)."
 
 
-def test_facts_are_json_and_hold_the_figures():
+def test_facts_are_json_and_hold_the_metrics():
     facts = json.loads(json.dumps(make_plan(96, keep=8).facts()))
     assert facts["peak_layers"] == 16
     assert facts["needed_bytes"] == 100 * MIB

@@ -68,7 +68,7 @@ def run(
 
 
 def value(summary: Summary, name: str) -> float | None:
-    return summary.figures[name].value
+    return summary.metrics[name].value
 
 
 def outcome(decoded: Decoded) -> tuple[list[int], list[int]]:
@@ -144,7 +144,7 @@ def test_a_window_skips_the_preload_of_what_it_would_evict(
     assert early.steps.evictions[0] == lazy.steps.evictions[0]
 
 
-def test_a_limit_too_small_is_an_oom_with_its_figures(
+def test_a_limit_too_small_is_an_oom_with_its_metrics(
     tiny: CheckpointSource, tmp_path: Path
 ) -> None:
     settings = Settings(device_limit_bytes=900_000)
@@ -158,8 +158,8 @@ def test_a_limit_too_small_is_an_oom_with_its_figures(
         timeline = read_timeline(recording)
         assert recording.state.name == "complete"
     assert len(timeline.ooms) == 1
-    assert timeline.ooms[0].figures["limit"] == 900_000
-    assert 0 < timeline.ooms[0].figures["allocated"] <= 900_000
+    assert timeline.ooms[0].metrics["limit"] == 900_000
+    assert 0 < timeline.ooms[0].metrics["allocated"] <= 900_000
 
 
 def test_the_keep_that_the_oom_names_does_fit(tiny: CheckpointSource, tmp_path: Path) -> None:

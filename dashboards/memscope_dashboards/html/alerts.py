@@ -14,7 +14,7 @@ def render_alerts(summary: Summary, timeline: Timeline) -> str:
     if summary.state.is_partial:
         boxes.append(_partial(summary))
     elif summary.state.name == "running":
-        text = "The program had not ended when this page was made, so its figures may still change."
+        text = "The program had not ended when this page was made, so its metrics may still change."
         boxes.append(_box("Still being recorded", text, "warn"))
     if summary.batches < summary.state.batches:
         boxes.append(_earlier(summary))
@@ -22,7 +22,7 @@ def render_alerts(summary: Summary, timeline: Timeline) -> str:
 
 
 def _partial(summary: Summary) -> str:
-    text = f"Figures below may miss events that happened ({summary.state})."
+    text = f"Metrics below may miss events that happened ({summary.state})."
     return _box("This recording is partial", text, "warn")
 
 
@@ -39,7 +39,7 @@ def _out_of_memory(oom: OutOfMemory) -> str:
     sizes = {"requested": oom.requested_bytes} if oom.requested_bytes >= 0 else {}
     tiles = "".join(
         f"<div><strong>{format_bytes(size)}</strong><span>{name}</span></div>"
-        for name, size in (sizes | oom.figures).items()
+        for name, size in (sizes | oom.counters).items()
     )
     return (
         f'<div class="alert" role="alert"><h2>Out of memory{where}</h2>'

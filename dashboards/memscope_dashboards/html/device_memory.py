@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memscope.analysis.metrics.memory import Device
-from memscope.analysis.summary.program import MetricSeries, metric_series
+from memscope.analysis.summary.program import ReadingSeries, reading_series
 from memscope.analysis.timeline.series import Floats, Series
 from memscope.analysis.timeline.timeline import Timeline
 from memscope_dashboards.html.chart import thin
@@ -19,7 +19,7 @@ BANDS = (
     ("idle_bytes", "idle in weight pool", "idle"),
     ("kv_bytes", "KV cache", "kv"),
 )
-# Metric, words, colour, dash
+# Reading, words, colour, dash
 LINES = (
     ("device.allocated_bytes", "handed out", "ink", "solid"),
     ("device.peak_bytes", "peak so far", "muted", "dot"),
@@ -45,7 +45,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The readings of one metric; ``device`` is None where it has them of one device alone."""
+    """The readings of one name; ``device`` is None where it has them of one device alone."""
 
     words: str
     colour: str
@@ -62,7 +62,7 @@ class DeviceMemory:
     lines: tuple[Line, ...]
     usable_bytes: int | None
     left_out: tuple[str, ...] = ()
-    """Words of the metrics that several devices leave no room for."""
+    """Words of the readings that several devices leave no room for."""
 
     @property
     def devices(self) -> int:
@@ -89,8 +89,8 @@ def read_device_memory(timeline: Timeline, device: Device | None) -> DeviceMemor
     """What ``timeline`` holds of its devices' memory; ``device`` is the first of them."""
     lines: list[Line] = []
     left_out: list[str] = []
-    for metric, words, colour, dash in LINES:
-        found = tuple(metric_series(timeline, metric))
+    for reading_name, words, colour, dash in LINES:
+        found = tuple(reading_series(timeline, reading_name))
         if lines and len(lines) + len(found) > MAX_LINES:
             left_out.append(words)
         else:
@@ -99,8 +99,8 @@ def read_device_memory(timeline: Timeline, device: Device | None) -> DeviceMemor
     return DeviceMemory(_bands(timeline), tuple(lines), usable, tuple(left_out))
 
 
-def _line(found: MetricSeries, words: str, colour: str, dash: str) -> Line:
-    """Of one device the colour tells the metric; of several it tells the device."""
+def _line(found: ReadingSeries, words: str, colour: str, dash: str) -> Line:
+    """Of one device the colour tells the reading; of several it tells the device."""
     if found.device is None:
         return Line(words, colour, dash, found.series)
     colour = COLOURS[found.device % len(COLOURS)]

@@ -18,7 +18,7 @@ from memscope_dashboards.html.facts import device_words
 from memscope_dashboards.html.markup import escape
 from memscope_dashboards.html.step_charts import step_word
 
-PROCESS_METRIC = "host.rss_bytes"
+PROCESS_READING = "host.rss_bytes"
 MAX_MARKS = 12
 HEIGHTS = (300, 110, 105)  # of the device, what is unused, the process; in pixels
 ROOM = 75
@@ -33,7 +33,7 @@ def draw_memory(timeline: Timeline) -> Chart:
     device = find_device(timeline)
     memory = read_device_memory(timeline, device)
     unused = unused_memory(timeline)
-    process = timeline.series.get(PROCESS_METRIC)
+    process = timeline.series.get(PROCESS_READING)
     title = f"Memory over time: {_place(device, memory)}"
     heights = [
         height for height, part in zip(HEIGHTS, (memory, unused, process), strict=True) if part

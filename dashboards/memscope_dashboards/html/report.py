@@ -1,4 +1,4 @@
-"""Figures and tables → one file that holds all it needs and works without a network."""
+"""Charts and tables → one file that holds all it needs and works without a network."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from memscope.analysis.summary.summary import Summary
 from memscope.analysis.timeline.timeline import Timeline
 from memscope_dashboards.html.alerts import render_alerts
 from memscope_dashboards.html.chart import Chart
+from memscope_dashboards.html.charts import draw_charts
 from memscope_dashboards.html.facts import render_facts, subtitle, title
-from memscope_dashboards.html.figures import draw_charts
 from memscope_dashboards.html.ledger_table import render_ledgers
 from memscope_dashboards.html.markup import embed_json, escape, fill, resource
 from memscope_dashboards.html.run_overview import RunOverview, draw_overview, render_overview
-from memscope_dashboards.html.tables import render_figures, render_glance, render_verdicts
+from memscope_dashboards.html.tables import render_glance, render_metrics, render_verdicts
 
-SECTIONS = ("run", "alerts", "verdicts", "glance", "ledger", "figures", "facts")
+SECTIONS = ("run", "alerts", "verdicts", "glance", "ledger", "metrics", "facts")
 
 
 def render_report(
@@ -48,7 +48,7 @@ def render_report(
         verdicts=render_verdicts(summary),
         glance=render_glance(summary),
         ledger=render_ledgers(summary),
-        figures=render_figures(summary),
+        metrics=render_metrics(summary),
         facts=render_facts(summary),
     )
 

@@ -17,7 +17,7 @@ from memscope_dashboards.html.markup import escape
 COLOURS = ("resident", "flight", "kv", "host", "limit", "muted", "ink", "pass")
 DASHES = ("solid", "dash", "dot", "dashdot")
 MAX_CURVES = 24
-METRICS = {"nvml.process_bytes": "by NVML", "torch.reserved_bytes": "reserved by torch"}
+READINGS = {"nvml.process_bytes": "by NVML", "torch.reserved_bytes": "reserved by torch"}
 HEADINGS = (
     "pid",
     "rank",
@@ -56,7 +56,7 @@ def render_overview(overview: RunOverview) -> str:
     measure = f'<p class="note">{escape(run.measure, limit=400)}</p>' if run.measure else ""
     return (
         f"<h2>{heading}</h2>{sentence}"
-        '<table class="figures processes">'
+        '<table class="metrics processes">'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         f"{measure}{below}"
     )
@@ -88,7 +88,7 @@ def draw_overview(alignment: Alignment) -> Chart:
     parts = [
         (curves, title)
         for curves, title in (
-            (alignment.device_curves, f"devices, {METRICS.get(alignment.metric or '', '')}"),
+            (alignment.device_curves, f"devices, {READINGS.get(alignment.reading_name or '', '')}"),
             (alignment.host_curves, "host RSS"),
         )
         if curves

@@ -26,7 +26,7 @@ def render_snapshot(name: str, found: SnapshotPicture) -> str:
         charts=(draw_blocks(picture),) if picture else (),
         verdicts=_diagnosis(explanation),
         ledger=_shares(explanation.shares),
-        figures=_report(explanation.lines()),
+        metrics=_report(explanation.lines()),
     )
 
 

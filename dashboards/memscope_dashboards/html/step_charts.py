@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from memscope.analysis.metrics.weight_pool import why_no_calls
-from memscope.analysis.metrics.window_figures import why_no_durations
+from memscope.analysis.metrics.window_metrics import why_no_durations
 from memscope.analysis.summary.program import has_window
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Steps, Timeline
@@ -144,7 +144,7 @@ def _note(timeline: Timeline, steps: Steps) -> str:
     series, word = _durations(steps), step_word(timeline)
     words = "Step 0 is the prefill. " if timeline.facts.get("run.kind") == "q8-decode" else ""
     if len(steps) > len(timeline.measured_steps):
-        words += f"The shaded {word}s are warm-up, which no figure counts. "
+        words += f"The shaded {word}s are warm-up, which no metric counts. "
     if left := len(timeline.steps) - len(steps):
         words += f"{left:,} steps before them came of other signs and are left out. "
     if len(series) < series.readings:

@@ -1,12 +1,12 @@
-"""Verdicts, figures and warnings of a summary as markup; readable without JavaScript."""
+"""Verdicts, metrics and warnings of a summary as markup; readable without JavaScript."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from memscope.analysis.limits.limits import Verdict
-from memscope.analysis.metrics.figure import Figure
-from memscope.analysis.metrics.figures import find_definition
+from memscope.analysis.metrics.metric import Metric
+from memscope.analysis.metrics.table import find_definition
 from memscope.analysis.summary.absent import absent_defaults, unjudged_words
 from memscope.analysis.summary.summary import Summary
 from memscope.units import format_value
@@ -21,7 +21,7 @@ _MARKS = {
     "not applicable": ("unjudged", "Not applicable"),
 }
 _ORDER = tuple(_MARKS)
-# Figures that a reader looks for first, in everyday words
+# Metrics that a reader looks for first, in everyday words
 _GLANCE = {
     "memory.peak_bytes": "most memory that the program took",
     "memory.peak_ratio": "of what may be used",
@@ -54,7 +54,7 @@ def _note(summary: Summary) -> str:
 def _headline(judged: Iterable[Verdict]) -> str:
     by_verdict: dict[str, list[str]] = {}
     for verdict in judged:
-        by_verdict.setdefault(verdict.verdict, []).append(verdict.figure)
+        by_verdict.setdefault(verdict.verdict, []).append(verdict.metric)
     if "fail" in by_verdict:
         return f"Limits broken: {escape(', '.join(dict.fromkeys(by_verdict['fail'])))}"
     if "warn" in by_verdict:
@@ -103,65 +103,65 @@ def _unjudged(verdicts: list[Verdict]) -> str:
 def _sentence(text: str | None) -> str:
     if not text:
         return ""
-    if not set("._") & set(text.split()[0]):  # it may start with a figure's name
+    if not set("._") & set(text.split()[0]):  # it may start with a metric's name
         text = text[0].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def render_glance(summary: Summary) -> str:
-    """The figures that a reader looks for first, large; nothing where none has a value."""
+    """The metrics that a reader looks for first, large; nothing where none has a value."""
     tiles = "".join(
-        f'<div title="{name}"><strong>{escape(_value(figure))}</strong>'
-        f"<span>{words}{_place(figure)}</span></div>"
+        f'<div title="{name}"><strong>{escape(_value(metric))}</strong>'
+        f"<span>{words}{_place(metric)}</span></div>"
         for name, words in _GLANCE.items()
-        if (figure := summary.figures.get(name)) and figure.value is not None
+        if (metric := summary.metrics.get(name)) and metric.value is not None
     )
     return f'<section id="glance" class="glance">{tiles}</section>' if tiles else ""
 
 
-def _value(figure: Figure) -> str:
-    return "" if figure.value is None else format_value(figure.value, figure.unit)
+def _value(metric: Metric) -> str:
+    return "" if metric.value is None else format_value(metric.value, metric.unit)
 
 
-def _place(figure: Figure) -> str:
+def _place(metric: Metric) -> str:
     """Which device it is of, where the process used several."""
-    return f"<br>{escape(figure.of)}" if figure.of else ""
+    return f"<br>{escape(metric.of)}" if metric.of else ""
 
 
-def render_figures(summary: Summary) -> str:
-    """Every figure with its value and definition; apart, those without one and why."""
-    measured = [figure for figure in summary.figures.values() if figure.value is not None]
-    missing = [figure for figure in summary.figures.values() if figure.value is None]
-    table = _figure_table(measured) if measured else "<p>No figure has a value.</p>"
+def render_metrics(summary: Summary) -> str:
+    """Every metric with its value and definition; apart, those without one and why."""
+    measured = [metric for metric in summary.metrics.values() if metric.value is not None]
+    missing = [metric for metric in summary.metrics.values() if metric.value is None]
+    table = _metric_table(measured) if measured else "<p>No metric has a value.</p>"
     return (
-        f'<section id="figures"><h2>Figures{_note(summary)}</h2>{table}'
-        f"<details><summary>Figures without a value, and why</summary>{_figure_table(missing)}"
+        f'<section id="metrics"><h2>Metrics{_note(summary)}</h2>{table}'
+        f"<details><summary>Metrics without a value, and why</summary>{_metric_table(missing)}"
         "</details></section>"
     )
 
 
-def _figure_table(figures: Iterable[Figure]) -> str:
-    rows = "".join(map(_figure_row, figures))
+def _metric_table(metrics: Iterable[Metric]) -> str:
+    rows = "".join(map(_metric_row, metrics))
     return (
-        '<table class="figures"><thead><tr><th>Figure</th><th class="value">Value</th>'
+        '<table class="metrics"><thead><tr><th>Metric</th><th class="value">Value</th>'
         f"<th>What it is</th></tr></thead><tbody>{rows}</tbody></table>"
     )
 
 
-def _figure_row(figure: Figure) -> str:
-    definition = find_definition(figure.name)
+def _metric_row(metric: Metric) -> str:
+    definition = find_definition(metric.name)
     words = _sentence(definition.definition if definition else None)
-    if figure.value is None:
-        value = "not measured" if figure.is_applicable else "not applicable"
+    if metric.value is None:
+        value = "not measured" if metric.is_applicable else "not applicable"
         value_class = "value absent"
     else:
-        value, value_class = _value(figure), "value"
-    words += f" Here: {figure.of}." if figure.of else ""
+        value, value_class = _value(metric), "value"
+    words += f" Here: {metric.of}." if metric.of else ""
     why = (
-        f'<br><span class="why">{escape(_sentence(figure.reason))}</span>' if figure.reason else ""
+        f'<br><span class="why">{escape(_sentence(metric.reason))}</span>' if metric.reason else ""
     )
     return (
-        f"<tr><th><code>{escape(figure.name)}</code></th>"
+        f"<tr><th><code>{escape(metric.name)}</code></th>"
         f'<td class="{value_class}">{escape(value)}</td>'
         f'<td class="definition">{escape(words)}{why}</td></tr>'
     )

@@ -15,10 +15,10 @@ from memscope_dashboards.tui.feed import PERIOD_S, Snapshot
 from memscope_dashboards.tui.messages import FeedFailed, SnapshotRead
 from memscope_dashboards.tui.palette import BACKGROUND, TEXT
 from memscope_dashboards.tui.run_feed import RunFeed, RunSnapshot
-from memscope_dashboards.tui.screens.figures import FiguresScreen
 from memscope_dashboards.tui.screens.help import HelpScreen
 from memscope_dashboards.tui.screens.ledger import LedgerScreen
 from memscope_dashboards.tui.screens.live import LiveScreen
+from memscope_dashboards.tui.screens.metrics import MetricsScreen
 from memscope_dashboards.tui.screens.snapshot_screen import SnapshotScreen
 
 THEME = Theme(
@@ -40,7 +40,7 @@ class LiveApp(App[MemscopeError | None]):
         ("q", "quit", "Quit"),
         ("p", "pause", "Pause"),
         ("m", "ledger", "Memory"),
-        ("v", "figures", "All figures"),
+        ("v", "metrics", "All metrics"),
         ("left_square_bracket", "move(-1)", "Process before"),
         ("right_square_bracket", "move(1)", "Next process"),
         ("question_mark", "help", "Help"),
@@ -101,9 +101,9 @@ class LiveApp(App[MemscopeError | None]):
         await self.push_screen(LedgerScreen())
         self._show()
 
-    async def action_figures(self) -> None:
-        """All figures."""
-        await self.push_screen(FiguresScreen())
+    async def action_metrics(self) -> None:
+        """All metrics."""
+        await self.push_screen(MetricsScreen())
         self._show()
 
     def action_help(self) -> None:

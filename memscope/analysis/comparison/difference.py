@@ -1,6 +1,6 @@
 """What changed from one measurement to another, and limits on it.
 
-A figure of a difference is ``diff.`` and the figure's name: the second value less the first.
+A metric of a difference is ``diff.`` and the metric's name: the second value less the first.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 
 from memscope.analysis.comparison.run_settings import Setting
 from memscope.analysis.limits.limits import Verdict, judge, parse_limit
-from memscope.analysis.metrics.figure import Figure
+from memscope.analysis.metrics.metric import Metric
 from memscope.errors import MemscopeError
 
 PREFIX = "diff."
 _LIMIT = re.compile(r"\s*(\S+?)\s*((?:<=|>=|==|!=|<|>).*)", re.S)
-# A figure whose unit a limit on bytes is read in.
-_BYTES_FIGURE = "memory.peak_bytes"
+# A metric whose unit a limit on bytes is read in.
+_BYTES_METRIC = "memory.peak_bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A figure, or a holder of memory, before and after; None where it has no value, ``reason``."""
+    """A metric, or a holder of memory, before and after; None where it has no value, ``reason``."""
 
     name: str
     before: float | None
@@ -63,29 +63,29 @@ class Change:
 class Difference:
     """Two measurements of one kind ("recordings" or "snapshots").
 
-    ``figures``: by name, the largest change first. ``holders``: of snapshots, what grew by call
+    ``metrics``: by name, the largest change first. ``holders``: of snapshots, what grew by call
     stack, label and stream, the largest growth first. ``settings``: how recordings were made;
     None of snapshots, which are not compared by them.
     """
 
     kind: str
-    figures: tuple[Change, ...]
+    metrics: tuple[Change, ...]
     holders: Mapping[str, tuple[Change, ...]]
     is_partial: bool = False
     settings: tuple[Setting, ...] | None = None
 
     def find(self, name: str) -> Change | None:
-        """The figure ``name`` ("diff.memory.peak_bytes"), or by its last part where that is one."""
+        """The metric ``name`` ("diff.memory.peak_bytes"), or by its last part where that is one."""
         short = name.removeprefix(PREFIX)
-        for change in self.figures:
+        for change in self.metrics:
             if change.name == short:
                 return change
-        close = [each for each in self.figures if _short(each.name) == short]
+        close = [each for each in self.metrics if _short(each.name) == short]
         return close[0] if len(close) == 1 else None
 
 
 def _short(name: str) -> str:
-    """The last part; of a host figure all, so that ``peak_bytes`` is the device's."""
+    """The last part; of a host metric all, so that ``peak_bytes`` is the device's."""
     return name if name.startswith("host.") else name.rpartition(".")[2]
 
 
@@ -104,14 +104,14 @@ def _judge(difference: Difference, text: str) -> Verdict:
     name, condition = _split(text)
     change = difference.find(name)
     if change is None:
-        names = ", ".join(PREFIX + each.name for each in difference.figures[:8])
-        raise MemscopeError(f"There is no figure {name!r} in this difference.", f"Name {names}.")
-    measured_as = _BYTES_FIGURE if difference.kind == "snapshots" else change.name
+        names = ", ".join(PREFIX + each.name for each in difference.metrics[:8])
+        raise MemscopeError(f"There is no metric {name!r} in this difference.", f"Name {names}.")
+    measured_as = _BYTES_METRIC if difference.kind == "snapshots" else change.name
     limit = parse_limit(f"{measured_as} {condition}", is_of_change=True)
     limit = replace(limit, text=" ".join(text.split()))
-    figure = Figure(measured_as, change.value, change.unit, change.reason)
-    verdict = next(each for each in judge({measured_as: figure}, [limit]) if each.is_named)
-    return replace(verdict, figure=PREFIX + change.name, unit=change.value_unit, advice="")
+    metric = Metric(measured_as, change.value, change.unit, change.reason)
+    verdict = next(each for each in judge({measured_as: metric}, [limit]) if each.is_named)
+    return replace(verdict, metric=PREFIX + change.name, unit=change.value_unit, advice="")
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -119,6 +119,6 @@ def _split(text: str) -> tuple[str, str]:
     if match is None or not match[1].startswith(PREFIX):
         raise MemscopeError(
             f"{text!r} is no limit on a difference.",
-            "Write diff.FIGURE OP VALUE, like 'diff.peak_bytes <= 64 MiB'.",
+            "Write diff.METRIC OP VALUE, like 'diff.peak_bytes <= 64 MiB'.",
         )
     return match[1], match[2]

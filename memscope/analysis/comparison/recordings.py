@@ -1,32 +1,32 @@
-"""What changed from one recording to another: how they were made, and every figure of both."""
+"""What changed from one recording to another: how they were made, and every metric of both."""
 
 from __future__ import annotations
 
 from memscope.analysis.comparison.difference import Change, Difference
 from memscope.analysis.comparison.run_settings import compare_settings
-from memscope.analysis.metrics.figure import Figure
+from memscope.analysis.metrics.metric import Metric
 from memscope.analysis.summary.summary import Summary
 
 
 def diff_recordings(before: Summary, after: Summary) -> Difference:
-    """The second recording's figures less the first's, the largest relative change first.
+    """The second recording's metrics less the first's, the largest relative change first.
 
-    Figures that neither has are left out.
+    Metrics that neither has are left out.
     """
-    names = dict.fromkeys([*after.figures, *before.figures])
-    changes = [_change(name, before.figures.get(name), after.figures.get(name)) for name in names]
+    names = dict.fromkeys([*after.metrics, *before.metrics])
+    changes = [_change(name, before.metrics.get(name), after.metrics.get(name)) for name in names]
     changes = [each for each in changes if each.before is not None or each.after is not None]
     return Difference(
         kind="recordings",
-        figures=tuple(sorted(changes, key=lambda change: -abs(change.relative))),
+        metrics=tuple(sorted(changes, key=lambda change: -abs(change.relative))),
         holders={},
         is_partial=before.state.is_partial or after.state.is_partial,
         settings=compare_settings(before, after),
     )
 
 
-def _change(name: str, before: Figure | None, after: Figure | None) -> Change:
-    unit = (after or before or Figure(name, None, "")).unit
+def _change(name: str, before: Metric | None, after: Metric | None) -> Change:
+    unit = (after or before or Metric(name, None, "")).unit
     missing = next((each for each in (before, after) if each is None or each.value is None), None)
     reason = None
     if before is None or after is None or missing is not None:

@@ -1,6 +1,6 @@
 """What two recordings say of how they were made: settings and environment, side by side.
 
-Facts that a run begins with; what it came to is in its figures.
+Facts that a run begins with; what it came to is in its metrics.
 """
 
 from __future__ import annotations

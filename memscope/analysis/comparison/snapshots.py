@@ -1,4 +1,4 @@
-"""What grew from one snapshot to another: figures, and holders by call stack, label and stream."""
+"""What grew from one snapshot to another: metrics, and holders by call stack, label and stream."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def diff_snapshots(before: str | os.PathLike[str], after: str | os.PathLike[str]
 
 def compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> Difference:
     """The difference of two results of ``measure_stream``."""
-    old, new = first["figures"], second["figures"]
-    figures = [
+    old, new = first["metrics"], second["metrics"]
+    metrics = [
         Change(name, old[name], new[name], "bytes", _missing(old[name], new[name])) for name in old
     ]
-    figures.sort(key=lambda change: -(change.value or 0))
+    metrics.sort(key=lambda change: -(change.value or 0))
     return Difference(
         kind="snapshots",
-        figures=tuple(figures),
+        metrics=tuple(metrics),
         holders={
             key: _changes(first["holders"][key], second["holders"][key]) for key in first["holders"]
         },
@@ -41,7 +41,7 @@ def compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> Difference:
 
 
 def measure_stream(stream: IO[bytes], size: int) -> dict[str, Any]:
-    """The child's part: figures of a snapshot and its live bytes by holder."""
+    """The child's part: metrics of a snapshot and its live bytes by holder."""
     from memscope.analysis.diagnosis.snapshot.analysis import analyse_snapshot
     from memscope.interop.snapshot.snapshot import read_snapshot
 
@@ -60,7 +60,7 @@ def measure_stream(stream: IO[bytes], size: int) -> dict[str, Any]:
     }
     known = [peak for peak in peaks if peak is not None]
     return {
-        "figures": {
+        "metrics": {
             "peak_bytes": sum(known) if known else None,
             **{name: sum(values) for name, values in totals.items()},
         },

@@ -148,7 +148,7 @@ def _not_device_memory(situation: Situation) -> Counsel:
             *no_allocator_setting(situation, "there was enough in one piece for the driver"),
             Advice("smaller weights on the device", "the device was not full"),
         ),
-        unknown=("what refused: the text gives the device's figures only",),
+        unknown=("what refused: the text gives the device's numbers only",),
     )
 
 
@@ -233,7 +233,7 @@ def _unknown(situation: Situation) -> Counsel:
     if message.kind == "bare":
         help_.append(Advice("CUDA_LAUNCH_BLOCKING=1", "the traceback then shows the true place"))
     if message.kind == "disguise":
-        help_.append(Advice("without expandable_segments once", "the message then has its figures"))
+        help_.append(Advice("without expandable_segments once", "the message then has its numbers"))
     return Counsel(
         help=tuple(help_),
         no_help=(

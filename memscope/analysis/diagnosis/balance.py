@@ -1,4 +1,4 @@
-"""The figures of an out-of-memory message set against each other, and the one diagnosis."""
+"""The numbers of an out-of-memory message set against each other, and the one diagnosis."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Balance:
 
     @cached_property
     def outside(self) -> int | None:
-        """Bytes that neither torch nor the free list holds; negative where figures disagree."""
+        """Bytes that neither torch nor the free list holds; negative where numbers disagree."""
         message = self.message
         held = message.reserved or message.allocated
         if message.total is None or message.free is None or held is None:
@@ -130,7 +130,7 @@ class Balance:
 
 
 def decide(balance: Balance) -> str:
-    """The diagnosis that the figures prove.
+    """The diagnosis that the numbers prove.
 
     First the request against the card, then a memory fraction, what is free, what is allocated
     against the card, what is outside torch; only then what lies unused inside torch.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memscope.analysis.diagnosis.balance import Balance
 from memscope.analysis.diagnosis.explanation import Share
 
-# What rounding to 0.01 GiB may leave over between four figures.
+# What rounding to 0.01 GiB may leave over between four numbers.
 _ROUNDING_BYTES = 24 << 20
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-FIGURES = ("requested", "total", "free", "allocated", "reserved", "limit")
+AMOUNTS = ("requested", "total", "free", "allocated", "reserved", "limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Failure:
     device: int | None
     device_name: str
     diagnosis: str
-    figures: dict[str, int]
+    amounts: dict[str, int]
     line: int
 
     def to_json(self) -> dict[str, Any]:
@@ -52,20 +52,20 @@ class Failure:
             "process": self.process or None,
             "diagnosis": self.diagnosis,
             "device": self.device,
-            **_figures_json(self.figures),
+            **_amounts_json(self.amounts),
             "line": self.line,
         }
 
 
-def _figures_json(figures: dict[str, int]) -> dict[str, int | None]:
-    return {f"{name}_bytes": figures.get(name) for name in FIGURES}
+def _amounts_json(amounts: dict[str, int]) -> dict[str, int | None]:
+    return {f"{name}_bytes": amounts.get(name) for name in AMOUNTS}
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """One diagnosis, or None where nothing failed, with what proves it and what follows.
 
-    ``why``: a paragraph. ``figures``: bytes by name, those that are known. ``shares``: parts of the
+    ``why``: a paragraph. ``numbers``: bytes by name, those that are known. ``shares``: parts of the
     card that add up to ``bar_bytes``; none where too little is known. ``failures``: all that ran
     out together in a log, this one first. ``is_partial``: what it was read from is not whole.
     """
@@ -75,7 +75,7 @@ class Explanation:
     source: str = "log"
     device: int | None = None
     device_name: str = ""
-    figures: dict[str, int] = field(default_factory=dict)
+    amounts: dict[str, int] = field(default_factory=dict)
     shares: tuple[Share, ...] = ()
     help: tuple[Advice, ...] = ()
     no_help: tuple[Advice, ...] = ()
@@ -101,7 +101,7 @@ class Explanation:
             "why": self.why,
             "process": (self.failures[0].process or None) if self.failures else None,
             "device": self.device,
-            **_figures_json(self.figures),
+            **_amounts_json(self.amounts),
             "bar": [{"name": share.name, "bytes": share.bytes} for share in self.shares],
             "help": [advice.to_json() for advice in self.help],
             "no_help": [advice.to_json() for advice in self.no_help],

@@ -84,7 +84,7 @@ class Situation:
 
 
 def torch_size(count: int) -> str:
-    """Bytes as torch prints them, so that figures are found again in the log ("10.84 GiB")."""
+    """Bytes as torch prints them, so that numbers are found again in the log ("10.84 GiB")."""
     size = abs(count)
     for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if size >= factor:

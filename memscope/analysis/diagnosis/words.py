@@ -10,17 +10,17 @@ _LARGEST_CARD_BYTES = 1 << 40
 _NO_ROOM = "As a rule the pool of torch or of the server had left it no room on the card."
 _SILENT = {
     "bare": (
-        "The log names an out-of-memory error without any figure: its message is cut, or it came "
-        "from beside torch's allocator, which alone prints figures."
+        "The log names an out-of-memory error without any number: its message is cut, or it came "
+        "from beside torch's allocator, which alone prints numbers."
     ),
     "library": (
-        "The driver, or a library beside torch's allocator, ran out and prints no figure. "
+        "The driver, or a library beside torch's allocator, ran out and prints no number. "
         f"{_NO_ROOM}"
     ),
     "library that asked": f"A library beside torch's allocator ran out. {_NO_ROOM}",
     "disguise": (
         "An out-of-memory error in disguise: under expandable segments torch trips over this "
-        "assert or driver error when the driver has no more pages to map. It prints no figures."
+        "assert or driver error when the driver has no more pages to map. It prints no numbers."
     ),
     "retry": (
         "The log shows allocations that failed once and were tried again after torch gave its "
@@ -177,7 +177,7 @@ def _nvml_unavailable(situation: Situation) -> str:
     return (
         "An out-of-memory error in disguise: an allocation failed, and the NVML query with which "
         "torch decorates the message was refused, as on MIG slices, in containers without "
-        "nvidia-smi and on Tegra. The figures were lost with it."
+        "nvidia-smi and on Tegra. The numbers were lost with it."
     )
 
 

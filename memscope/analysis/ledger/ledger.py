@@ -88,8 +88,8 @@ def make_ledgers(timeline: Timeline) -> tuple[Ledger, ...]:
 
 
 def _is_known(timeline: Timeline, device: int) -> bool:
-    metrics = ("torch.reserved_bytes", "nvml.used_bytes")
-    return any(timeline.latest(metric, device) is not None for metric in metrics)
+    reading_names = ("torch.reserved_bytes", "nvml.used_bytes")
+    return any(timeline.latest(reading_name, device) is not None for reading_name in reading_names)
 
 
 def _gpu_ledger(timeline: Timeline, device: int) -> Ledger:
@@ -151,7 +151,7 @@ def _used_line(facts: _Facts, used: Line) -> Line:
     own = Line("process", "this process", process, *facts.age("nvml.process_bytes"))
     rest = Line(
         "no_process",
-        "in no process's figure",
+        "in no process's metric",
         None,
         PARTIAL,
         "used less all processes: what the driver keeps for itself, and processes it hides",
@@ -240,9 +240,9 @@ class _Facts:
         reasons = self.timeline.fact("nvml", "absent")
         return reasons if isinstance(reasons, Mapping) else {}
 
-    def bytes(self, metric: str) -> int | None:
+    def bytes(self, reading_name: str) -> int | None:
         """The last reading; what was read without a device is the first one's."""
-        reading = self.timeline.latest(metric, self.device)
+        reading = self.timeline.latest(reading_name, self.device)
         return None if reading is None else int(reading.value)
 
     def count(self, field: str) -> int | None:
@@ -250,9 +250,9 @@ class _Facts:
         size = self.timeline.count_fact(f"cuda.{self.device}", field)
         return size if size is not None else self.timeline.count_fact("device.0", field)
 
-    def age(self, metric: str) -> tuple[str, str]:
+    def age(self, reading_name: str) -> tuple[str, str]:
         """Coverage and reason of a reading that may be old, or older than what it is divided by."""
-        reading = self.timeline.latest(metric, self.device)
+        reading = self.timeline.latest(reading_name, self.device)
         if reading is None:
             return MEASURED, ""
         age = self.timeline.last_ns - reading.t_ns
@@ -264,7 +264,7 @@ class _Facts:
             return PARTIAL, words
         key = f"cuda:{self.device}"
         why = f": {self._absent[key]}" if key in self._absent else ""
-        is_old = age > OLD_NS or (why and metric.startswith("nvml."))
+        is_old = age > OLD_NS or (why and reading_name.startswith("nvml."))
         return (PARTIAL, f"read {age / 1e9:.1f} s before{why}") if is_old else (MEASURED, "")
 
     def absence(self, what: str) -> str:
@@ -272,7 +272,7 @@ class _Facts:
         for key in (f"nvml.{what}_bytes", f"cuda:{self.device}", "nvml"):
             if key in self._absent:
                 return str(self._absent[key])
-        return "NVML's figure is not recorded"
+        return "NVML's metric is not recorded"
 
     @property
     def own_bytes(self) -> int:

@@ -65,6 +65,6 @@ def _is_expandable(timeline: Timeline) -> bool:
     return bool(timeline.fact("torch.allocator", "is_expandable"))
 
 
-def _bytes(timeline: Timeline, device: int, metric: str) -> int | None:
-    reading = timeline.latest(metric, device)
+def _bytes(timeline: Timeline, device: int, reading_name: str) -> int | None:
+    reading = timeline.latest(reading_name, device)
     return None if reading is None else int(reading.value)

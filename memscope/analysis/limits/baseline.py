@@ -1,4 +1,4 @@
-"""A baseline: what figures came to before, in a file that people review, as limits.
+"""A baseline: what metrics came to before, in a file that people review, as limits.
 
 Sections of one file are a test's id each; ``memscope check`` uses "recording".
 """
@@ -15,9 +15,9 @@ from memscope.analysis.limits.expected import BETTER, Expected, find_better
 from memscope.analysis.limits.limits import Limit
 from memscope.analysis.limits.machine_class import MachineClass
 from memscope.analysis.limits.written_value import parse_value
-from memscope.analysis.metrics.figure import Figure
-from memscope.analysis.metrics.figures import find_definition
+from memscope.analysis.metrics.metric import Metric
 from memscope.analysis.metrics.quantity import parse_quantity
+from memscope.analysis.metrics.table import find_definition
 from memscope.configuration import parse_tolerance, read_toml
 from memscope.errors import MemscopeError
 from memscope.text import clean
@@ -35,7 +35,7 @@ class BaselineLimits:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What the file ``path`` holds: the class of the machine, and figures by section and name."""
+    """What the file ``path`` holds: the class of the machine, and metrics by section and name."""
 
     path: Path
     machine: MachineClass
@@ -68,16 +68,16 @@ class Baseline:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A figure that a section held before it was written anew, and why it does so no more."""
+    """A metric that a section held before it was written anew, and why it does so no more."""
 
     section: str
-    figure: str
+    metric: str
     reason: str
 
     def words(self, *, with_section: bool) -> str:
         """Its name and the reason."""
         place = f"{self.section}: " if with_section else ""
-        return clean(f"{place}{self.figure} ({self.reason})")
+        return clean(f"{place}{self.metric} ({self.reason})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +97,14 @@ def read_baseline(path: Path) -> Baseline:
 
 def write_baseline(
     path: Path,
-    sections: Mapping[str, Mapping[str, Figure]],
+    sections: Mapping[str, Mapping[str, Metric]],
     machine: MachineClass,
     limits: Sequence[Limit] = (),
 ) -> Rewrite:
     """Put ``sections`` into the file, in the place of those of the same name, by rename.
 
     Written is what is measured, has a direction and comes out alike in the next run, and the
-    metrics and ratios that ``limits`` hold to one side. Tolerances that the file has are kept.
+    readings and ratios that ``limits`` hold to one side. Tolerances that the file has are kept.
     Raises MemscopeError; where the file is of another machine class, other sections would then be
     of the wrong one, and where it is no baseline; then it stays.
     """
@@ -115,7 +115,7 @@ def write_baseline(
     if not any(written.values()):
         raise MemscopeError(
             "Nothing was measured that a baseline can hold.",
-            "`memscope check --list` says what it can; set limits on metrics instead.",
+            "`memscope check --list` says what it can; set limits on readings instead.",
         )
     write_file(
         path,
@@ -162,31 +162,31 @@ def _read_old(path: Path) -> Baseline:
 
 
 def _expect(
-    measured: Mapping[str, Figure], old: Mapping[str, Expected], limits: Sequence[Limit]
+    measured: Mapping[str, Metric], old: Mapping[str, Expected], limits: Sequence[Limit]
 ) -> dict[str, Expected]:
     return {
         name: Expected(
-            name, figure.value, figure.unit, better, old[name].tolerance if name in old else None
+            name, metric.value, metric.unit, better, old[name].tolerance if name in old else None
         )
-        for name, figure in measured.items()
-        if figure.value is not None and (better := find_better(name, limits))
+        for name, metric in measured.items()
+        if metric.value is not None and (better := find_better(name, limits))
     }
 
 
-def _why_lost(figure: Figure | None) -> str:
-    if figure is None:
+def _why_lost(metric: Metric | None) -> str:
+    if metric is None:
         return "no limit names it"
-    return "not measured" if figure.value is None else "no limit says which way is better"
+    return "not measured" if metric.value is None else "no limit says which way is better"
 
 
 def _read_section(section: str, data: Any, path: Path) -> dict[str, Expected]:
     if not isinstance(data, dict):
-        raise MemscopeError(f"{path}: {section} is no section of figures.", _REWRITE)
+        raise MemscopeError(f"{path}: {section} is no section of metrics.", _REWRITE)
     return {name: _read_expected(name, data[name], path) for name in data}
 
 
 def _read_expected(name: str, written: object, path: Path) -> Expected:
-    """``"1024 bytes"``, or a table of such a ``value``, a ``tolerance``, of a metric ``better``."""
+    """``"1024 bytes"``, or a table: such a ``value``, a ``tolerance``, maybe ``better``."""
     fields = written if isinstance(written, dict) else {"value": written}
     unit, better = _read_kind(name, fields.get("better"), path)
     value = fields.get("value")
@@ -213,7 +213,7 @@ def _read_kind(name: str, better: object, path: Path) -> tuple[str | None, str]:
         except MemscopeError as error:
             raise MemscopeError(f"{path}: {error.problem}", error.next_step) from None
         return quantity.unit, str(better)
-    raise MemscopeError(f"{path}: {name!r} is no figure that a baseline holds.", _REWRITE)
+    raise MemscopeError(f"{path}: {name!r} is no metric that a baseline holds.", _REWRITE)
 
 
 _REWRITE = "Write it anew with --write-baseline."

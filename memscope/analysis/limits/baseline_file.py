@@ -1,4 +1,4 @@
-"""The text of a baseline: TOML, sorted, one figure a line, units spelled out."""
+"""The text of a baseline: TOML, sorted, one metric a line, units spelled out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memscope.units import format_bytes
 
 MACHINE = "memscope"
 _HEAD = """\
-# What figures came to, for `memscope check --baseline` and pytest. Written by memscope, which
+# What metrics came to, for `memscope check --baseline` and pytest. Written by memscope, which
 # keeps tolerances, {{ value = "...", tolerance = "10 %" }}, and no other comment than its own.
 
 [{section}]
@@ -74,11 +74,11 @@ def _line(expected: Expected) -> str:
     fields = {"value": written}
     if expected.tolerance is not None:
         fields["tolerance"] = _quote(write_value(round(expected.tolerance * 100, 10), "%"))
-    if expected.is_metric:
+    if expected.is_reading:
         fields["better"] = _quote(expected.better)
     if len(fields) > 1:
         written = f"{{ {', '.join(f'{key} = {text}' for key, text in fields.items())} }}"
-    return f"{_quote(expected.figure)} = {written}{_comment(expected.value, expected.unit)}"
+    return f"{_quote(expected.metric)} = {written}{_comment(expected.value, expected.unit)}"
 
 
 def _comment(value: float, unit: str) -> str:

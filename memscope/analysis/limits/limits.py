@@ -1,6 +1,6 @@
-"""Limits on figures, metrics and ratios, and the verdicts: made here and nowhere else.
+"""Limits on metrics, readings and ratios, and the verdicts: made here and nowhere else.
 
-A limit is written FIGURE OP VALUE; a bare FIGURE takes its default.
+A limit is written METRIC OP VALUE; a bare METRIC takes its default.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from memscope.analysis.limits.written_value import (
     parse_value,
     per_second,
 )
-from memscope.analysis.metrics.figure import Figure, value_words
-from memscope.analysis.metrics.figures import (
-    FIGURES,
+from memscope.analysis.metrics.metric import Metric, value_words
+from memscope.analysis.metrics.quantity import Quantity, parse_quantity
+from memscope.analysis.metrics.table import (
+    METRICS,
     DefaultLimit,
-    FigureDefinition,
+    MetricDefinition,
     find_definition,
 )
-from memscope.analysis.metrics.quantity import Quantity, parse_quantity
 from memscope.errors import MemscopeError
 from memscope.reader.scanner import State
 from memscope.text import clean
@@ -53,7 +53,7 @@ _SEE_GROWTH = (
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """``value`` is in ``unit``. Without a ``comparison`` the figure's defaults are meant.
+    """``value`` is in ``unit``. Without a ``comparison`` the metric's defaults are meant.
 
     ``bound``: what it is held to, in words. ``warn`` is a tighter limit that only warns.
     ``is_default``: nobody wrote the value.
@@ -69,8 +69,8 @@ class Limit:
     is_default: bool = False
 
     @property
-    def figure(self) -> str:
-        """The name of what it is set on, among figures as measured."""
+    def metric(self) -> str:
+        """The name of what it is set on, among metrics as measured."""
         return self.quantity.name
 
     def is_kept_by(self, value: float) -> bool:
@@ -82,11 +82,11 @@ class Limit:
 class Verdict:
     """What became of one limit. ``is_named``: somebody asked for it, it is no default.
 
-    ``device`` and ``of``: as a figure has them.
+    ``device`` and ``of``: as a metric has them.
     """
 
     limit: str
-    figure: str
+    metric: str
     value: float | None
     unit: str
     verdict: str
@@ -106,7 +106,7 @@ class Verdict:
     def sentence(self) -> str:
         """Actual and what it is held to: "memory.peak_bytes = 3.00 GiB, limit <= 2 GiB"."""
         equals = " = " if self.value is not None else ": "
-        return f"{self.figure}{equals}{self.actual}, {self.bound}"
+        return f"{self.metric}{equals}{self.actual}, {self.bound}"
 
     def advise(self, path: str) -> str:
         """The advice, with the name of the recording in its commands."""
@@ -134,7 +134,7 @@ def parse_limit(text: str, *, is_of_change: bool = False) -> Limit:
     match = _LIMIT.fullmatch(written)
     if match is None or not match[1].strip():
         raise MemscopeError(
-            f"{text!r} is no limit.", "Write FIGURE OP VALUE, like 'driver.calls_per_step == 0'."
+            f"{text!r} is no limit.", "Write METRIC OP VALUE, like 'driver.calls_per_step == 0'."
         )
     quantity = parse_quantity(match[1].strip())
     if match[2] is None:
@@ -155,28 +155,28 @@ def parse_limits(texts: Iterable[str], source: str = "") -> tuple[Limit, ...]:
 
 
 def override(nearer: Sequence[Limit], farther: Sequence[Limit]) -> tuple[Limit, ...]:
-    """``nearer``, and what of ``farther`` is set on other figures."""
-    named = {limit.figure for limit in nearer}
-    return (*nearer, *(limit for limit in farther if limit.figure not in named))
+    """``nearer``, and what of ``farther`` is set on other metrics."""
+    named = {limit.metric for limit in nearer}
+    return (*nearer, *(limit for limit in farther if limit.metric not in named))
 
 
 @lru_cache(maxsize=256)
-def default_limits(definition: FigureDefinition, name: str = "") -> tuple[Limit, ...]:
-    """The defaults of a figure, under its own name or that of one of its parts."""
+def default_limits(definition: MetricDefinition, name: str = "") -> tuple[Limit, ...]:
+    """The defaults of a metric, under its own name or that of one of its parts."""
     name = name or definition.name
     return tuple(_default(name, default) for default in definition.limits)
 
 
-def judge(figures: Mapping[str, Figure], limits: Sequence[Limit] = ()) -> tuple[Verdict, ...]:
-    """Verdicts on ``limits``, then on the defaults of all figures that no written one names."""
+def judge(metrics: Mapping[str, Metric], limits: Sequence[Limit] = ()) -> tuple[Verdict, ...]:
+    """Verdicts on ``limits``, then on the defaults of all metrics that no written one names."""
     verdicts = [
-        _judge_one(figures, each, is_named=True) for limit in limits for each in _expand(limit)
+        _judge_one(metrics, each, is_named=True) for limit in limits for each in _expand(limit)
     ]
-    named = {limit.figure for limit in limits if not limit.is_default}
-    for definition in FIGURES:
+    named = {limit.metric for limit in limits if not limit.is_default}
+    for definition in METRICS:
         if definition.name not in named:
             verdicts += [
-                _judge_one(figures, limit, is_named=False) for limit in default_limits(definition)
+                _judge_one(metrics, limit, is_named=False) for limit in default_limits(definition)
             ]
     return tuple(verdicts)
 
@@ -217,7 +217,7 @@ def measured_limits(processes: Iterable[Sequence[Verdict]]) -> frozenset[str]:
 
 
 def _bare(quantity: Quantity) -> Limit:
-    definition = find_definition(quantity.name) if quantity.is_figure else None
+    definition = find_definition(quantity.name) if quantity.is_metric else None
     if definition is None or not definition.limits:
         raise MemscopeError(
             f"{quantity.name} has no default limit.",
@@ -238,9 +238,9 @@ def _parse_from(text: str, source: str) -> Limit:
 def _expand(limit: Limit) -> tuple[Limit, ...]:
     if limit.comparison:
         return (limit,)
-    definition = find_definition(limit.figure)
-    assert definition is not None, limit.figure
-    return default_limits(definition, limit.figure)
+    definition = find_definition(limit.metric)
+    assert definition is not None, limit.metric
+    return default_limits(definition, limit.metric)
 
 
 def _default(name: str, default: DefaultLimit) -> Limit:
@@ -249,33 +249,33 @@ def _default(name: str, default: DefaultLimit) -> Limit:
     return replace(limit, bound=f"default {default.limit}", warn=warn, is_default=True)
 
 
-def _judge_one(figures: Mapping[str, Figure], limit: Limit, *, is_named: bool) -> Verdict:
-    figure = figures.get(limit.figure) or Figure(
-        limit.figure, None, limit.unit, "this recording has no such part"
+def _judge_one(metrics: Mapping[str, Metric], limit: Limit, *, is_named: bool) -> Verdict:
+    metric = metrics.get(limit.metric) or Metric(
+        limit.metric, None, limit.unit, "this recording has no such part"
     )
-    is_a_step = per_second(figure.unit) != figure.unit
-    if is_per_second(limit.unit) and is_a_step and figure.value is not None:
-        figure = Figure(figure.name, None, figure.unit, _A_SECOND_OF_STEPS)
-    verdict, reason = _compare(figure, limit)
+    is_a_step = per_second(metric.unit) != metric.unit
+    if is_per_second(limit.unit) and is_a_step and metric.value is not None:
+        metric = Metric(metric.name, None, metric.unit, _A_SECOND_OF_STEPS)
+    verdict, reason = _compare(metric, limit)
     advice = _advice(limit.quantity) if verdict in (WARN, FAIL) else ""
     return Verdict(
         limit.text,
-        limit.figure,
-        figure.value,
-        figure.unit,
+        limit.metric,
+        metric.value,
+        metric.unit,
         verdict,
         reason,
         advice,
         is_named,
         limit.bound,
-        figure.of,
-        figure.device,
+        metric.of,
+        metric.device,
     )
 
 
 def _advice(quantity: Quantity) -> str:
-    """What the table says; of metrics and ratios where to look."""
-    definition = find_definition(quantity.name) if quantity.is_figure else None
+    """What the table says; of readings and ratios where to look."""
+    definition = find_definition(quantity.name) if quantity.is_metric else None
     if definition is not None:
         return definition.advice
     terms = [term for term in (quantity.over, quantity.under) if term is not None]
@@ -283,13 +283,13 @@ def _advice(quantity: Quantity) -> str:
     return _SEE_GROWTH if is_growth else _SEE_PEAK
 
 
-def _compare(figure: Figure, limit: Limit) -> tuple[str, str | None]:
-    if figure.value is None:
-        return (NOT_MEASURED if figure.is_applicable else NOT_APPLICABLE), figure.reason
-    if figure.is_negligible and limit.is_default:
-        return PASS, figure.reason
-    if not limit.is_kept_by(figure.value):
+def _compare(metric: Metric, limit: Limit) -> tuple[str, str | None]:
+    if metric.value is None:
+        return (NOT_MEASURED if metric.is_applicable else NOT_APPLICABLE), metric.reason
+    if metric.is_negligible and limit.is_default:
+        return PASS, metric.reason
+    if not limit.is_kept_by(metric.value):
         return FAIL, None
-    if limit.warn is not None and not limit.warn.is_kept_by(figure.value):
+    if limit.warn is not None and not limit.warn.is_kept_by(metric.value):
         return WARN, f"close to the limit: not {limit.warn.comparison} {limit.warn.value:g}"
     return PASS, None

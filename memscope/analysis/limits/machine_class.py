@@ -1,4 +1,4 @@
-"""What of a machine figures depend on: its GPU, how large that is, and which torch drives it."""
+"""What of a machine metrics depend on: its GPU, how large that is, and which torch drives it."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def _growth_unit(text: str) -> str:
 
 
 def _written_unit(written: str) -> str:
-    """The unit of figures that a written one belongs to; of an unknown one itself."""
+    """The unit of metrics that a written one belongs to; of an unknown one itself."""
     if written.upper() in BYTE_UNITS:
         return "bytes"
     if written.upper() in TIME_UNITS_S:

@@ -36,7 +36,7 @@ MIXED = "mixed"
 class PictureCell:
     """A block, or neighbours too small to be told apart.
 
-    ``offset`` and ``bytes`` are of one segment, the other figures of all the row's segments.
+    ``offset`` and ``bytes`` are of one segment, the other metrics of all the row's segments.
     ``state``: allocated, pending (another stream may still use it), free, or mixed.
     ``owner``: who allocated the largest live block of the first segment; empty where unknown.
     """

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.metrics.figure import (
+from memscope.analysis.metrics.memory import find_device, find_devices
+from memscope.analysis.metrics.metric import (
     Highest,
     Measured,
     Missing,
@@ -15,7 +16,6 @@ from memscope.analysis.metrics.figure import (
     highest_of,
     on_devices,
 )
-from memscope.analysis.metrics.memory import find_device, find_devices
 from memscope.analysis.timeline.flushes import Flushes
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline

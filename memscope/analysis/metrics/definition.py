@@ -1,11 +1,11 @@
-"""One row of the table of figures, and what its value is read from."""
+"""One row of the table of metrics, and what its value is read from."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from memscope.analysis.metrics.figure import Highest, Measured, Negligible
+from memscope.analysis.metrics.metric import Highest, Measured, Negligible
 from memscope.analysis.metrics.residency import Residency
 from memscope.analysis.metrics.weight_pool import WeightPool
 from memscope.analysis.timeline.timeline import Timeline
@@ -18,7 +18,7 @@ IN_NO_OTHER_RUN = "in no other run"  # time
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What figures are read from."""
+    """What metrics are read from."""
 
     timeline: Timeline
     residency: Residency
@@ -30,14 +30,14 @@ Measure = Callable[[Results], Measured | Negligible | Highest]
 
 @dataclass(frozen=True, slots=True)
 class DefaultLimit:
-    """What a figure is held to where nobody said otherwise, in its unit; ``warn`` is tighter."""
+    """What a metric is held to where nobody said otherwise, in its unit; ``warn`` is tighter."""
 
     limit: str
     warn: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FigureDefinition:
+class MetricDefinition:
     """One row of the table.
 
     ``moment``: of when the value is; ``is_after_warmup``: whether warm-up is left out. ``applies``:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from memscope.analysis.memory_map.fragmentation import buckets, external_fragmentation
 from memscope.analysis.memory_map.recorded_map import recorded_map
-from memscope.analysis.metrics.figure import Measured, Missing
 from memscope.analysis.metrics.memory import find_device
+from memscope.analysis.metrics.metric import Measured, Missing
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline
 
@@ -46,7 +46,7 @@ def _with_split(timeline: Timeline, device: int, unused: Series) -> UnusedMemory
     if timeline.fact("torch.allocator", "is_expandable"):
         reason = "torch does not count free parts of expandable segments"
         return UnusedMemory(device, unused, None, reason)
-    readings = timeline.metric("torch.inactive_split_bytes").get(device)
+    readings = timeline.readings_of("torch.inactive_split_bytes").get(device)
     if readings is None:
         return UnusedMemory(device, unused, None, "free parts of segments are not recorded")
     return UnusedMemory(device, unused, readings.series)

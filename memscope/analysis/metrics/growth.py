@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from memscope.analysis.limits.written_value import per_second
-from memscope.analysis.metrics.figure import Highest, Missing, Negligible, highest_of
 from memscope.analysis.metrics.memory import find_device, find_devices
+from memscope.analysis.metrics.metric import Highest, Missing, Negligible, highest_of
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.units import format_seconds
@@ -82,7 +82,7 @@ def fastest_growth(timeline: Timeline, kind: str) -> tuple[int, Growth] | None:
 
 
 def growth_slope(timeline: Timeline, kind: str) -> Highest | Missing | Negligible:
-    """The figure: bytes a step. Negligible where all of it is a small share of the level."""
+    """The metric: bytes a step. Negligible where all of it is a small share of the level."""
     found = fastest_growth(timeline, kind)
     if found is None:
         return _missing(timeline, kind)
@@ -211,5 +211,5 @@ def _missing(timeline: Timeline, kind: str) -> Missing:
             assert isinstance(found, Missing)
             return found
     if kind == "outside":
-        return Missing("the driver's figure of this process is not recorded")
+        return Missing("the driver's metric of this process is not recorded")
     return Missing("torch's allocator counters are not recorded")

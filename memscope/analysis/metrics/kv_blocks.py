@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from memscope.analysis.metrics.figure import Measured, Missing
+from memscope.analysis.metrics.metric import Measured, Missing
 from memscope.analysis.timeline.serving_rows import HELD, UNUSED
 from memscope.analysis.timeline.timeline import Timeline
 
@@ -27,7 +27,7 @@ def peak_utilisation(timeline: Timeline) -> Measured:
     blocks = timeline.count_fact(FACT, "blocks")
     if not blocks:
         return Missing("the number of KV blocks is not recorded")
-    readings = timeline.metric(HELD)
+    readings = timeline.readings_of(HELD)
     if readings:
         return max(each.series.peak for each in readings.values()) / blocks
     lost = sum(timeline.dropped.get(kind, 0) for kind in ("kv_block_alloc", "kv_block_free"))
@@ -63,5 +63,5 @@ def request_oom_rate(timeline: Timeline) -> Measured:
 def _missing(timeline: Timeline) -> Missing | None:
     if timeline.facts.get("run.kind") == "q8-decode":
         return ONE_BUFFER
-    is_seen = timeline.counts.get("kv_block_alloc") or timeline.metric(HELD)
+    is_seen = timeline.counts.get("kv_block_alloc") or timeline.readings_of(HELD)
     return None if is_seen else NO_BLOCK

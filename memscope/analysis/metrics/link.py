@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memscope.analysis.metrics.figure import Measured, Missing
 from memscope.analysis.metrics.memory import find_device
+from memscope.analysis.metrics.metric import Measured, Missing
 from memscope.analysis.metrics.residency import NO_WINDOW, ONLY_WARMUP
 from memscope.analysis.timeline.timeline import Timeline
 

@@ -1,4 +1,4 @@
-"""Figures of several recordings of the same thing: the median of each."""
+"""Metrics of several recordings of the same thing: the median of each."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from memscope.analysis.metrics.figure import Figure
+from memscope.analysis.metrics.metric import Metric
 
 
-def median_figures(measured: Sequence[Mapping[str, Figure]]) -> dict[str, Figure]:
-    """Every figure of ``measured``; one that a recording does not have is not measured at all.
+def median_metrics(measured: Sequence[Mapping[str, Metric]]) -> dict[str, Metric]:
+    """Every metric of ``measured``; one that a recording does not have is not measured at all.
 
     So that a value never stands for fewer recordings than were made.
     """
     if len(measured) == 1:
         return dict(measured[0])
-    names = dict.fromkeys(name for figures in measured for name in figures)
-    return {name: _median([figures.get(name) for figures in measured]) for name in names}
+    names = dict.fromkeys(name for metrics in measured for name in metrics)
+    return {name: _median([metrics.get(name) for metrics in measured]) for name in names}
 
 
-def _median(figures: list[Figure | None]) -> Figure:
-    found = [figure for figure in figures if figure is not None]
-    values = [figure.value for figure in found if figure.value is not None]
-    if len(values) == len(figures):
-        is_negligible = all(figure.is_negligible for figure in found)
+def _median(metrics: list[Metric | None]) -> Metric:
+    found = [metric for metric in metrics if metric is not None]
+    values = [metric.value for metric in found if metric.value is not None]
+    if len(values) == len(metrics):
+        is_negligible = all(metric.is_negligible for metric in found)
         reason = found[0].reason if is_negligible else None
         value = statistics.median(values)
         return replace(found[0], value=value, reason=reason, is_negligible=is_negligible)
-    missing = [figure for figure in found if figure.value is None]
+    missing = [metric for metric in found if metric.value is None]
     reason = missing[0].reason if missing else "nothing of it is recorded"
-    count = len(figures) - len(values)
+    count = len(metrics) - len(values)
     if values:
-        reason = f"in {count} of {len(figures)} repetitions: {reason}"
-    is_applicable = bool(values) or any(figure.is_applicable for figure in missing)
+        reason = f"in {count} of {len(metrics)} repetitions: {reason}"
+    is_applicable = bool(values) or any(metric.is_applicable for metric in missing)
     return replace(found[0], value=None, reason=reason, is_applicable=is_applicable)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memscope.analysis.metrics.figure import Highest, Measured, Missing, highest_of
+from memscope.analysis.metrics.metric import Highest, Measured, Missing, highest_of
 from memscope.analysis.timeline.readings import MAX_BYTES
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline
@@ -27,7 +27,7 @@ class Device:
 
     @property
     def is_host(self) -> bool:
-        """Whether it is the machine's own memory: no figure of it is a GPU figure."""
+        """Whether it is the machine's own memory: no metric of it is a GPU metric."""
         return self.kind == "host"
 
     @property
@@ -98,7 +98,7 @@ def peak_ratio(timeline: Timeline) -> Highest | Missing:
 def held_by_device(timeline: Timeline) -> dict[int, int]:
     """GPU → the most held there, by NVML or as ``peak_bytes``, whichever is more.
 
-    NVML's figure has the context and what libraries took in it. Empty where nothing was read.
+    NVML's metric has the context and what libraries took in it. Empty where nothing was read.
     """
     devices = find_devices(timeline)
     if not devices or devices[min(devices)].is_host:
@@ -140,8 +140,8 @@ def _own_peaks(timeline: Timeline) -> dict[int, int] | Missing:
 def _torch_peaks(timeline: Timeline, first: int) -> dict[int, int]:
     """Device → the most that torch reserved; what was read without a device is the first one's."""
     peaks: dict[int, int] = {}
-    for metric in ("torch.reserved_bytes", "torch.peak_reserved_bytes"):
-        for index, readings in timeline.metric(metric).items():
+    for reading_name in ("torch.reserved_bytes", "torch.peak_reserved_bytes"):
+        for index, readings in timeline.readings_of(reading_name).items():
             place = index if index >= 0 else first
             peaks[place] = max(peaks.get(place, 0), _peak(readings.series))
     return peaks
@@ -159,7 +159,7 @@ def host_bytes(timeline: Timeline) -> int | None:
 
 
 def host_peak_bytes(timeline: Timeline) -> Measured:
-    """``host_bytes`` as a figure."""
+    """``host_bytes`` as a metric."""
     peak = host_bytes(timeline)
     if peak is not None:
         return peak

@@ -1,4 +1,4 @@
-"""Figures of a device's memory and of torch's allocator: level, cache, fragmentation, growth."""
+"""Metrics of a device's memory and of torch's allocator: level, cache, fragmentation, growth."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from memscope.analysis.metrics.allocator import (
     rounding_ratio,
     swing_ratio,
 )
-from memscope.analysis.metrics.figure_definition import (
+from memscope.analysis.metrics.definition import (
     IN_NO_OTHER_RUN,
     ON_ONE_CLASS,
     DefaultLimit,
-    FigureDefinition,
     Measure,
+    MetricDefinition,
 )
 from memscope.analysis.metrics.fragmentation_series import map_fragmentation
 from memscope.analysis.metrics.growth import growth_slope, time_until_full
@@ -30,8 +30,8 @@ def _growth(kind: str) -> Measure:
     return lambda results: growth_slope(results.timeline, kind)
 
 
-def _growth_row(kind: str, definition: str, advice: str) -> FigureDefinition:
-    return FigureDefinition(
+def _growth_row(kind: str, definition: str, advice: str) -> MetricDefinition:
+    return MetricDefinition(
         f"growth.{kind}",
         "bytes/step",
         definition,
@@ -47,8 +47,8 @@ def _growth_row(kind: str, definition: str, advice: str) -> FigureDefinition:
     )
 
 
-MEMORY_FIGURES = (
-    FigureDefinition(
+MEMORY_METRICS = (
+    MetricDefinition(
         "memory.peak_bytes",
         "bytes",
         "the most this process held on one device: torch's reserved bytes and what driver calls "
@@ -60,7 +60,7 @@ MEMORY_FIGURES = (
         direction="lower",
         repeats=ON_ONE_CLASS,
     ),
-    FigureDefinition(
+    MetricDefinition(
         "memory.peak_ratio",
         "ratio",
         "the most held on one device over that device's memory or the limit set on it",
@@ -72,7 +72,7 @@ MEMORY_FIGURES = (
         "lower",
         ON_ONE_CLASS,
     ),
-    FigureDefinition(
+    MetricDefinition(
         "memory.time_until_full_s",
         "s",
         "free bytes over the growth that growth.* measures",
@@ -86,8 +86,8 @@ MEMORY_FIGURES = (
     ),
 )
 
-HOST_FIGURES = (
-    FigureDefinition(
+HOST_METRICS = (
+    MetricDefinition(
         "host.peak_bytes",
         "bytes",
         "the peak of host RSS, host.rss_bytes: what this process had in the machine's memory",
@@ -102,8 +102,8 @@ HOST_FIGURES = (
     ),
 )
 
-ALLOCATOR_FIGURES = (
-    FigureDefinition(
+ALLOCATOR_METRICS = (
+    MetricDefinition(
         "allocator.cache_ratio",
         "ratio",
         "(reserved − allocated) / reserved of torch's allocator, private pools left out",
@@ -117,7 +117,7 @@ ALLOCATOR_FIGURES = (
         SLACK_RATIO,
         is_after_warmup=True,
     ),
-    FigureDefinition(
+    MetricDefinition(
         "allocator.flushes_in_steps",
         "calls",
         "torch.cuda.empty_cache() within steps",
@@ -129,7 +129,7 @@ ALLOCATOR_FIGURES = (
         "lower",
         is_after_warmup=True,
     ),
-    FigureDefinition(
+    MetricDefinition(
         "allocator.swing_ratio",
         "ratio",
         "(most − least allocated within a step) / most",
@@ -141,8 +141,8 @@ ALLOCATOR_FIGURES = (
     ),
 )
 
-FRAGMENTATION_FIGURES = (
-    FigureDefinition(
+FRAGMENTATION_METRICS = (
+    MetricDefinition(
         "fragmentation.external",
         "ratio",
         "1 − largest free block / free bytes inside segments, private pools left out",
@@ -154,7 +154,7 @@ FRAGMENTATION_FIGURES = (
         repeats=ON_ONE_CLASS,
         slack=SLACK_RATIO,
     ),
-    FigureDefinition(
+    MetricDefinition(
         "fragmentation.internal",
         "ratio",
         "(allocated − requested) / allocated",
@@ -168,7 +168,7 @@ FRAGMENTATION_FIGURES = (
     ),
 )
 
-GROWTH_FIGURES = (
+GROWTH_METRICS = (
     _growth_row(
         "allocated",
         "slope of the floor of allocated bytes, known KV left out",

@@ -1,4 +1,4 @@
-"""A figure as measured, or why it was not."""
+"""A metric as measured, or why it was not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memscope.units import format_value
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why a figure has no value: nothing measured it, or it does not apply to this run."""
+    """Why a metric has no value: nothing measured it, or it does not apply to this run."""
 
     reason: str
     is_applicable: bool = True
@@ -71,10 +71,10 @@ Measured = float | Missing
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Metric:
     """``value`` in ``unit``; None where it has none, and ``reason`` says why.
 
-    A figure that does not apply (``is_applicable`` False) is no failure to measure it. One that is
+    A metric that does not apply (``is_applicable`` False) is no failure to measure it. One that is
     negligible has a value and a reason why defaults do not judge it. ``device`` and ``of``: the one
     that it is of ("cuda:1"), and in words, where the process used several.
     """
@@ -94,14 +94,14 @@ def value_words(value: float, unit: str, of: str | None) -> str:
     return format_value(value, unit) + (f" ({of})" if of else "")
 
 
-def make_figure(name: str, unit: str, measured: Measured | Negligible | Highest) -> Figure:
-    """The figure of what was measured, or of why not."""
+def make_metric(name: str, unit: str, measured: Measured | Negligible | Highest) -> Metric:
+    """The metric of what was measured, or of why not."""
     if isinstance(measured, Highest):
         value = float(measured.value)
-        return Figure(name, value, unit, device=measured.place, of=measured.of)
+        return Metric(name, value, unit, device=measured.place, of=measured.of)
     if isinstance(measured, Negligible):
-        figure = make_figure(name, unit, measured.value)
-        return replace(figure, reason=measured.reason, is_negligible=True)
+        metric = make_metric(name, unit, measured.value)
+        return replace(metric, reason=measured.reason, is_negligible=True)
     if isinstance(measured, Missing):
-        return Figure(name, None, unit, measured.reason, measured.is_applicable)
-    return Figure(name, float(measured), unit)
+        return Metric(name, None, unit, measured.reason, measured.is_applicable)
+    return Metric(name, float(measured), unit)

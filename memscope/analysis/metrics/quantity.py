@@ -1,4 +1,4 @@
-"""What a limit is set on: a figure, a statistic of a metric, or the ratio of two of these.
+"""What a limit is set on: a metric, a statistic of a reading, or the ratio of two of these.
 
 Written ``driver.calls_per_step``, ``torch.reserved_bytes.peak``, on one device
 ``torch.reserved_bytes[cuda:1].peak``, and ``A / B``.
@@ -11,27 +11,27 @@ import re
 from dataclasses import dataclass
 
 from memscope.analysis.limits.written_value import a_step
-from memscope.analysis.metrics.figures import FIGURES, find_definition
-from memscope.analysis.metrics.metric_names import AREAS, BY_NAME, METRICS, STATISTICS, unit_of
+from memscope.analysis.metrics.table import METRICS, find_definition
+from memscope.analysis.timeline.reading_names import AREAS, BY_NAME, READINGS, STATISTICS, unit_of
 from memscope.errors import MemscopeError
 
 _TERM = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)(?:\[([^\]]*)\](?:\.(\w+))?)?")
 _SLASH = re.compile(r"/(?![^\[]*\])")  # not within [ ]
 _DEVICE = re.compile(r"(?:cuda:)?(\d{1,4})|host")
-_RESERVED = AREAS | {row.area for row in FIGURES}
+_RESERVED = AREAS | {row.area for row in METRICS}
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A figure, or the ``statistic`` of a metric; ``unit`` is None where the name tells none.
+    """A metric, or the ``statistic`` of a reading; ``unit`` is None where the name tells none.
 
-    ``device``: of a metric, −1 for the host's; None for all, of which the highest counts (of
+    ``device``: of a reading, −1 for the host's; None for all, of which the highest counts (of
     "min" the lowest).
     """
 
     name: str
     unit: str | None
-    metric: str = ""
+    reading_name: str = ""
     statistic: str = ""
     device: int | None = None
 
@@ -54,9 +54,9 @@ class Quantity:
         return self.over.unit if self.under is None else "ratio"
 
     @property
-    def is_figure(self) -> bool:
+    def is_metric(self) -> bool:
         """Whether it is a row of the table, or a part of one."""
-        return self.under is None and not self.over.metric
+        return self.under is None and not self.over.reading_name
 
 
 def parse_quantity(text: str) -> Quantity:
@@ -81,7 +81,7 @@ def _parse_term(text: str) -> Term:
     if match is None:
         raise MemscopeError(
             f"{text!r} is no limit." if text else "There is no limit on nothing.",
-            "Write FIGURE OP VALUE, like 'driver.calls_per_step == 0'.",
+            "Write METRIC OP VALUE, like 'driver.calls_per_step == 0'.",
         )
     name, part, statistic = match.groups()
     definition = find_definition(name)
@@ -91,26 +91,28 @@ def _parse_term(text: str) -> Term:
         return Term(text, definition.unit)
     if part is None:
         name, _, statistic = name.rpartition(".")
-    return _parse_metric(text, name, statistic or "", part)
+    return _parse_statistic(text, name, statistic or "", part)
 
 
-def _parse_metric(text: str, metric: str, statistic: str, part: str | None) -> Term:
+def _parse_statistic(text: str, reading_name: str, statistic: str, part: str | None) -> Term:
     whole = text.partition("[")[0]
-    if statistic not in STATISTICS or not metric:
+    if statistic not in STATISTICS or not reading_name:
         if whole in BY_NAME:
             raise MemscopeError(
-                f"{text} is a metric, of which many readings were taken.",
+                f"{text} is a reading, and it was taken many times.",
                 f"Say what of them: {text}.peak, or {', '.join(STATISTICS[1:])}.",
             )
-        raise MemscopeError(f"There is no figure {text!r}.", _near(whole))
-    if find_definition(metric) is not None and metric not in BY_NAME:
-        raise _no_statistic(metric)
-    if metric not in BY_NAME and metric.partition(".")[0] in _RESERVED:
-        raise MemscopeError(f"There is no metric {metric!r}.", _near_metric(metric, statistic))
-    unit = unit_of(metric) if metric not in BY_NAME else BY_NAME[metric].unit
+        raise MemscopeError(f"There is no metric {text!r}.", _near(whole))
+    if find_definition(reading_name) is not None and reading_name not in BY_NAME:
+        raise _no_statistic(reading_name)
+    if reading_name not in BY_NAME and reading_name.partition(".")[0] in _RESERVED:
+        raise MemscopeError(
+            f"There is no reading {reading_name!r}.", _near_reading(reading_name, statistic)
+        )
+    unit = unit_of(reading_name) if reading_name not in BY_NAME else BY_NAME[reading_name].unit
     if statistic == "growth" and unit is not None:
         unit = a_step(unit)
-    return Term(text, unit, metric, statistic, _parse_device(text, part))
+    return Term(text, unit, reading_name, statistic, _parse_device(text, part))
 
 
 def _parse_device(text: str, part: str | None) -> int | None:
@@ -123,21 +125,21 @@ def _parse_device(text: str, part: str | None) -> int | None:
 
 
 def _no_statistic(name: str) -> MemscopeError:
-    return MemscopeError(f"{name} is a figure: one value of a recording.", f"Write {name} alone.")
+    return MemscopeError(f"{name} is a metric: one value of a recording.", f"Write {name} alone.")
 
 
 def _near(name: str) -> str:
     """Names that may have been meant."""
-    figures = [row.name for row in FIGURES]
-    names = figures + [f"{metric.name}.peak" for metric in METRICS]
+    metrics = [row.name for row in METRICS]
+    names = metrics + [f"{reading_name.name}.peak" for reading_name in READINGS]
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     last = name.rpartition(".")[2]
-    close += [each for each in figures if each.endswith(f".{last}") and each not in close]
+    close += [each for each in metrics if each.endswith(f".{last}") and each not in close]
     return _suggest(close)
 
 
-def _near_metric(metric: str, statistic: str) -> str:
-    close = difflib.get_close_matches(metric, BY_NAME, n=3, cutoff=0.5)
+def _near_reading(reading_name: str, statistic: str) -> str:
+    close = difflib.get_close_matches(reading_name, BY_NAME, n=3, cutoff=0.5)
     return _suggest([f"{name}.{statistic}" for name in close])
 
 

@@ -1,14 +1,14 @@
-"""Figures of out-of-memory errors and of a paged KV cache."""
+"""Metrics of out-of-memory errors and of a paged KV cache."""
 
 from __future__ import annotations
 
-from memscope.analysis.metrics.figure import Measured, Missing
-from memscope.analysis.metrics.figure_definition import DefaultLimit, FigureDefinition
+from memscope.analysis.metrics.definition import DefaultLimit, MetricDefinition
 from memscope.analysis.metrics.kv_blocks import (
     peak_utilisation,
     request_oom_rate,
     unused_slot_ratio,
 )
+from memscope.analysis.metrics.metric import Measured, Missing
 from memscope.analysis.timeline.timeline import Timeline
 
 PROBE = "probe.oom"
@@ -29,8 +29,8 @@ def _engine_ooms(timeline: Timeline) -> Measured:
     )
 
 
-OOM_FIGURES = (
-    FigureDefinition(
+OOM_METRICS = (
+    MetricDefinition(
         "oom.engine_count",
         "errors",
         "out-of-memory errors of the engine",
@@ -41,7 +41,7 @@ OOM_FIGURES = (
         "See what was asked for, what was free and what helps: `memscope explain RECORDING`.",
         "lower",
     ),
-    FigureDefinition(
+    MetricDefinition(
         "oom.request_rate",
         "ratio",
         "requests lost to memory over all submitted",
@@ -54,8 +54,8 @@ OOM_FIGURES = (
     ),
 )
 
-KV_FIGURES = (
-    FigureDefinition(
+KV_METRICS = (
+    MetricDefinition(
         "kv.peak_utilisation",
         "ratio",
         "KV blocks held by requests over all",
@@ -65,7 +65,7 @@ KV_FIGURES = (
         (DefaultLimit(">= 0.7"), DefaultLimit("<= 0.95")),
         "Size the KV cache by its peak: fewer blocks where it stays empty, more where it is full.",
     ),
-    FigureDefinition(
+    MetricDefinition(
         "kv.unused_slot_ratio",
         "ratio",
         "unused slots of requests' last KV blocks over all slots held",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memscope.analysis.metrics.figure import Measured, Missing
+from memscope.analysis.metrics.metric import Measured, Missing
 from memscope.analysis.metrics.residency import NO_STEP, ONLY_WARMUP
 from memscope.analysis.timeline.step_fold import Geometry
 from memscope.analysis.timeline.timeline import Timeline

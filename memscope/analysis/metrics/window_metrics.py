@@ -1,18 +1,18 @@
-"""Figures of a residency window: uploads, what is resident, the weight pool, steps, the link."""
+"""Metrics of a residency window: uploads, what is resident, the weight pool, steps, the link."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from memscope.analysis.metrics.figure import Measured, Missing
-from memscope.analysis.metrics.figure_definition import (
+from memscope.analysis.metrics.definition import (
     IN_NO_OTHER_RUN,
     DefaultLimit,
-    FigureDefinition,
     Measure,
+    MetricDefinition,
     Results,
 )
 from memscope.analysis.metrics.link import link_ratio
+from memscope.analysis.metrics.metric import Measured, Missing
 from memscope.analysis.metrics.residency import ONLY_WARMUP
 from memscope.analysis.timeline.timeline import Timeline
 
@@ -56,8 +56,8 @@ def _wait_ratio(results: Results) -> Measured:
 
 def _window_row(
     field: str, unit: str, definition: str, moment: str, direction: str = "lower"
-) -> FigureDefinition:
-    return FigureDefinition(
+) -> MetricDefinition:
+    return MetricDefinition(
         f"residency.{field}",
         unit,
         definition,
@@ -69,8 +69,8 @@ def _window_row(
     )
 
 
-RESIDENCY_FIGURES = (
-    FigureDefinition(
+RESIDENCY_METRICS = (
+    MetricDefinition(
         "residency.uploads_per_step",
         "layers",
         "layers uploaded in a step",
@@ -81,7 +81,7 @@ RESIDENCY_FIGURES = (
         direction="lower",
         is_after_warmup=True,
     ),
-    FigureDefinition(
+    MetricDefinition(
         "residency.avoidable_uploads",
         "layers",
         "uploads a step beyond L(L − C)/(L − 1), the fewest that any policy needs with the C "
@@ -123,8 +123,8 @@ RESIDENCY_FIGURES = (
     ),
 )
 
-POOL_FIGURES = (
-    FigureDefinition(
+POOL_METRICS = (
+    MetricDefinition(
         "pool.hit_rate",
         "ratio",
         "buffers taken from the weight pool over all that were asked of it; by geometry as well",
@@ -136,7 +136,7 @@ POOL_FIGURES = (
         "higher",
         is_after_warmup=True,
     ),
-    FigureDefinition(
+    MetricDefinition(
         "pool.idle_bytes",
         "bytes",
         "bytes in the weight pool that no layer holds",
@@ -146,7 +146,7 @@ POOL_FIGURES = (
         advice="Fewer buffers need lie idle: fewer geometries (--unit slab), or a smaller window.",
         direction="lower",
     ),
-    FigureDefinition(
+    MetricDefinition(
         "driver.calls_per_step",
         "calls",
         "driver allocations and frees in a step",
@@ -160,8 +160,8 @@ POOL_FIGURES = (
     ),
 )
 
-STEP_FIGURES = (
-    FigureDefinition(
+STEP_METRICS = (
+    MetricDefinition(
         "step.duration_ms",
         "ms",
         "how long a step took",
@@ -173,7 +173,7 @@ STEP_FIGURES = (
         repeats=IN_NO_OTHER_RUN,
         is_after_warmup=True,
     ),
-    FigureDefinition(
+    MetricDefinition(
         "step.wait_ratio",
         "ratio",
         "share of a step in which compute waited for uploads",
@@ -185,7 +185,7 @@ STEP_FIGURES = (
         repeats=IN_NO_OTHER_RUN,
         is_after_warmup=True,
     ),
-    FigureDefinition(
+    MetricDefinition(
         "upload.link_ratio",
         "ratio",
         "upload rate over the link's rate from pinned memory at that copy size",

@@ -17,8 +17,8 @@ from memscope.analysis.timeline.timeline import Timeline
 from memscope.units import format_seconds
 
 STEP, CLOCK = "step", "wall clock"
-DEVICE_METRICS = ("nvml.process_bytes", "torch.reserved_bytes")
-HOST_METRIC = "host.rss_bytes"
+DEVICE_READINGS = ("nvml.process_bytes", "torch.reserved_bytes")
+HOST_READING = "host.rss_bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Curves on the axis ``by``; ``metric`` is that of the devices, the same for all of them.
+    """Curves on the axis ``by``; ``reading`` is that of the devices, the same for all of them.
 
     ``sentence`` says how they are aligned, and what stands apart by how much.
     """
 
     by: str
     sentence: str
-    metric: str | None
+    reading_name: str | None
     device_curves: tuple[Curve, ...]
     host_curves: tuple[Curve, ...]
 
@@ -74,12 +74,12 @@ def align_run(run: RunSummary, timelines: Sequence[Timeline]) -> Alignment:
         for process, timeline in pairs
         if not by_step or process.rank is not None
     ]
-    metric = _common_metric([clock.timeline for clock in clocks])
+    reading_name = _common_reading([clock.timeline for clock in clocks])
     return Alignment(
         by=STEP if by_step else CLOCK,
         sentence=_say_steps(clocks, run) if by_step else _say_clock(run, timelines),
-        metric=metric,
-        device_curves=tuple(_device_curves(clocks, metric)),
+        reading_name=reading_name,
+        device_curves=tuple(_device_curves(clocks, reading_name)),
         host_curves=tuple(_host_curves(clocks)),
     )
 
@@ -113,29 +113,33 @@ def why_by_clock(run: RunSummary, timelines: Sequence[Timeline]) -> str:
     return "" if ranks > 1 else "fewer than two processes have a rank"
 
 
-def _common_metric(timelines: Sequence[Timeline]) -> str | None:
-    """The best metric that every process with readings of a device has."""
+def _common_reading(timelines: Sequence[Timeline]) -> str | None:
+    """The best reading that every process with readings of a device has."""
     found = [
-        {metric for metric in DEVICE_METRICS if timeline.device_series(metric)}
+        {reading_name for reading_name in DEVICE_READINGS if timeline.device_series(reading_name)}
         for timeline in timelines
     ]
     shared = [each for each in found if each]
     return next(
-        (metric for metric in DEVICE_METRICS if shared and all(metric in each for each in shared)),
+        (
+            reading_name
+            for reading_name in DEVICE_READINGS
+            if shared and all(reading_name in each for each in shared)
+        ),
         None,
     )
 
 
-def _device_curves(clocks: Sequence[_Clock], metric: str | None) -> Iterator[Curve]:
-    for clock in clocks if metric else ():
-        for device, series in clock.timeline.device_series(str(metric)).items():
+def _device_curves(clocks: Sequence[_Clock], reading_name: str | None) -> Iterator[Curve]:
+    for clock in clocks if reading_name else ():
+        for device, series in clock.timeline.device_series(str(reading_name)).items():
             if len((curve := clock.curve(max(device, 0), series)).at):
                 yield curve
 
 
 def _host_curves(clocks: Sequence[_Clock]) -> Iterator[Curve]:
     for clock in clocks:
-        series = clock.timeline.series.get(HOST_METRIC)
+        series = clock.timeline.series.get(HOST_READING)
         if series is not None and len((curve := clock.curve(-1, series)).at):
             yield curve
 

@@ -11,7 +11,6 @@ from memscope.analysis.metrics.allocator import (
     flushes_in_steps,
     unused_on,
 )
-from memscope.analysis.metrics.figure import Highest, Missing, Negligible
 from memscope.analysis.metrics.growth import (
     Growth,
     analyse_growth,
@@ -19,6 +18,7 @@ from memscope.analysis.metrics.growth import (
     time_until_full,
     unit_measured,
 )
+from memscope.analysis.metrics.metric import Highest, Missing, Negligible
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.units import format_bytes, format_seconds
 
@@ -57,7 +57,7 @@ def _leaks(timeline: Timeline) -> Iterator[str]:
 
 
 def _host_growth(timeline: Timeline) -> Iterator[str]:
-    for readings in timeline.metric("host.rss_bytes").values():
+    for readings in timeline.readings_of("host.rss_bytes").values():
         growth = measure_growth(timeline, readings.series)
         if isinstance(growth, Growth) and growth.is_plain and growth.rise_bytes >= SMALL_RISE:
             yield (

@@ -1,4 +1,4 @@
-"""Where each layer's weights were, at the moment that the figures of a window are of."""
+"""Where each layer's weights were, at the moment that the metrics of a window are of."""
 
 from __future__ import annotations
 

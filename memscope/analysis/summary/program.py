@@ -12,10 +12,10 @@ WINDOW_FACTS = ("policy", "device.0")  # said by programs that keep weights in a
 
 
 @dataclass(frozen=True, slots=True)
-class MetricSeries:
-    """Readings of one metric; ``device`` is None where no more than one place was read."""
+class ReadingSeries:
+    """Readings of one reading; ``device`` is None where no more than one place was read."""
 
-    metric: str
+    reading_name: str
     device: int | None
     series: Series
 
@@ -24,23 +24,23 @@ class MetricSeries:
 class Program:
     """``has_window``: layers' weights come and go, or the program said that they would.
 
-    ``series``: each metric's readings, a series a device. ``latest_bytes``: metric → its last
+    ``series``: readings by name, a series a device. ``latest_bytes``: name → its last
     reading, over all devices.
     """
 
     has_window: bool = False
-    series: tuple[MetricSeries, ...] = ()
+    series: tuple[ReadingSeries, ...] = ()
     latest_bytes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def on_several(self) -> frozenset[str]:
-        """Metrics that were read on several devices."""
-        return frozenset(each.metric for each in self.series if each.device is not None)
+        """Readings that were read on several devices."""
+        return frozenset(each.reading_name for each in self.series if each.device is not None)
 
 
 def describe_program(timeline: Timeline) -> Program:
     """The program of a recording, as far as it has shown itself."""
-    series = tuple(each for name in timeline.series for each in metric_series(timeline, name))
+    series = tuple(each for name in timeline.series for each in reading_series(timeline, name))
     return Program(has_window(timeline), series, _latest_bytes(series))
 
 
@@ -50,25 +50,25 @@ def has_window(timeline: Timeline) -> bool:
     return moves or any(name in timeline.facts for name in WINDOW_FACTS)
 
 
-def metric_series(timeline: Timeline, metric: str) -> Iterator[MetricSeries]:
-    """A series for each device that the metric was read on, in the order of devices.
+def reading_series(timeline: Timeline, reading_name: str) -> Iterator[ReadingSeries]:
+    """A series for each device that the reading was read on, in the order of devices.
 
     What was read without a device is the first one's.
     """
     found: dict[int, Series] = {}
-    read = timeline.metric(metric)
+    read = timeline.readings_of(reading_name)
     first = next((device for device in read if device >= 0), -1)
     for device, readings in read.items():
         place = device if device >= 0 else first
         known = found.get(place)
         found[place] = readings.series if known is None else joined(known, readings.series)
     for device, series in found.items():
-        yield MetricSeries(metric, device if len(found) > 1 else None, series)
+        yield ReadingSeries(reading_name, device if len(found) > 1 else None, series)
 
 
-def _latest_bytes(series: tuple[MetricSeries, ...]) -> dict[str, int]:
+def _latest_bytes(series: tuple[ReadingSeries, ...]) -> dict[str, int]:
     found: dict[str, int] = {}
     for each in series:
-        if each.metric.endswith("_bytes"):
-            found[each.metric] = found.get(each.metric, 0) + int(each.series.latest)
+        if each.reading_name.endswith("_bytes"):
+            found[each.reading_name] = found.get(each.reading_name, 0) + int(each.series.latest)
     return found

@@ -146,7 +146,7 @@ class RunSummary:
 
     @property
     def measure(self) -> str | None:
-        """What the peaks of the table are, beside the figure of a process; None without any."""
+        """What the peaks of the table are, beside the metric of a process; None without any."""
         if all(process.device_bytes is None for process in self.processes):
             return None
         return (
@@ -185,7 +185,7 @@ class RunSummary:
         who = f"{others[0].words} held of a GPU"
         if len(others) > 1:
             who = f"{len(others)} processes held of GPUs"
-        reasons = dict.fromkeys(each.summary.figures["memory.peak_bytes"].reason for each in others)
+        reasons = dict.fromkeys(each.summary.metrics["memory.peak_bytes"].reason for each in others)
         return f"What {who} is not counted: {'; '.join(filter(None, reasons))}."
 
     @property

@@ -1,11 +1,11 @@
-"""What figures mean for this run, in sentences."""
+"""What metrics mean for this run, in sentences."""
 
 from __future__ import annotations
 
 from memscope.analysis.diagnosis.recording.explain import oom_sentence
 from memscope.analysis.diagnosis.recording.killed import host_full
-from memscope.analysis.metrics.figure import Missing
 from memscope.analysis.metrics.memory import find_device
+from memscope.analysis.metrics.metric import Missing
 from memscope.analysis.metrics.residency import analyse_residency, wait_ms_per_step
 from memscope.analysis.summary.allocator_sentences import write_allocator_sentences
 from memscope.analysis.timeline.timeline import Timeline
@@ -63,14 +63,14 @@ def _out_of_memory(timeline: Timeline) -> str | None:
     where = f" in step {oom.step}" if oom.step >= 0 else ""
     asked = f"{format_bytes(oom.requested_bytes)} requested" if oom.requested_bytes >= 0 else ""
     held = [
-        f"{format_bytes(oom.figures[name])} {name}"
+        f"{format_bytes(oom.counters[name])} {name}"
         for name in ("free", "allocated", "limit")
-        if name in oom.figures
+        if name in oom.counters
     ]
-    figures = ", ".join([asked, *held] if asked else held)
+    sizes = ", ".join([asked, *held] if asked else held)
     plan = _plan(timeline)
     return " ".join(
-        part for part in (f"Out of memory{where}: {figures}.", plan and advice(plan)) if part
+        part for part in (f"Out of memory{where}: {sizes}.", plan and advice(plan)) if part
     )
 
 
@@ -90,7 +90,7 @@ def _given_back(timeline: Timeline) -> str | None:
 def _no_step(timeline: Timeline) -> str | None:
     ended, warmup = len(timeline.steps), timeline.warmup_steps
     if not ended:
-        return "No step has ended in this recording, so that figures of steps are not measured."
+        return "No step has ended in this recording, so that metrics of steps are not measured."
     if ended <= warmup:
         return (
             f"Only {ended} of {warmup} steps of warm-up have ended; "
@@ -194,6 +194,6 @@ def _ignored(timeline: Timeline) -> str | None:
     if not timeline.ignored_rows:
         return None
     return (
-        f"{timeline.ignored_rows:,} events are in no figure: their layer is impossible, or there "
-        "are more steps, metrics or facts than are kept."
+        f"{timeline.ignored_rows:,} events are in no metric: their layer is impossible, or there "
+        "are more steps, readings or facts than are kept."
     )

@@ -1,4 +1,4 @@
-"""All that a recording comes to: what it is, its figures, its verdicts, and what they mean."""
+"""All that a recording comes to: what it is, its metrics, its verdicts, and what they mean."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 from memscope.analysis.ledger.ledger import Ledger, make_ledgers
 from memscope.analysis.limits.limits import RECORDING, Limit, Verdict, judge
-from memscope.analysis.metrics.figure import Figure
 from memscope.analysis.metrics.measure import measure
 from memscope.analysis.metrics.memory import (
     Device,
@@ -18,6 +17,7 @@ from memscope.analysis.metrics.memory import (
     host_bytes,
     name_devices,
 )
+from memscope.analysis.metrics.metric import Metric
 from memscope.analysis.summary.sentences import write_sentences
 from memscope.analysis.timeline.layers import LayerMemory
 from memscope.analysis.timeline.timeline import Timeline
@@ -41,7 +41,7 @@ class Summary:
     header: Header
     state: State
     facts: Mapping[str, Any]
-    figures: Mapping[str, Figure]
+    metrics: Mapping[str, Metric]
     verdicts: tuple[Verdict, ...]
     sentences: tuple[str, ...]
     ledgers: tuple[Ledger, ...]
@@ -103,7 +103,7 @@ class Summary:
             "summed_events": self.state.thinned_rows,
             "whole_from_s": self.state.whole_from_ns / 1e9,
             "facts": _plain(self.facts),
-            "figures": {name: _figure(figure) for name, figure in self.figures.items()},
+            "metrics": {name: _metric(metric) for name, metric in self.metrics.items()},
             "limits": [_verdict(verdict) for verdict in self.verdicts],
             "ledger": [ledger.to_json() for ledger in self.ledgers],
             "layers": [layer.to_json() for layer in self.layers],
@@ -125,7 +125,7 @@ def summarize(
         header=timeline.header,
         state=state,
         facts=dict(timeline.facts),
-        figures=measured,
+        metrics=measured,
         verdicts=tuple(replace(each, advice=each.advise(path)) for each in verdicts),
         sentences=write_sentences(timeline, state),
         ledgers=make_ledgers(timeline),
@@ -143,15 +143,15 @@ def summarize(
     )
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
-    if figure.value is not None:
-        of = {"of": figure.of} if figure.of else {}
-        return {"value": figure.value, "unit": figure.unit} | of
+def _metric(metric: Metric) -> dict[str, Any]:
+    if metric.value is not None:
+        of = {"of": metric.of} if metric.of else {}
+        return {"value": metric.value, "unit": metric.unit} | of
     return {
         "value": None,
-        "unit": figure.unit,
-        "reason": figure.reason,
-        "is_applicable": figure.is_applicable,
+        "unit": metric.unit,
+        "reason": metric.reason,
+        "is_applicable": metric.is_applicable,
     }
 
 

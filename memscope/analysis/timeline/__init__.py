@@ -1,1 +1,1 @@
-"""A recording folded once, batch by batch, into what every metric and view is made of."""
+"""A recording folded once, batch by batch, into what every reading and view is made of."""

@@ -1,4 +1,4 @@
-"""Torch's counters of each device folded into what figures of the allocator are read from.
+"""Torch's counters of each device folded into what metrics of the allocator are read from.
 
 Readings that belong together are paired as they come, so that a difference of two is one of the
 same moment.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Numbers = npt.NDArray[np.int64]
 
 ALLOCATED, RESERVED, PROCESS, KV, REQUESTED = range(5)
-_METRICS = {
+_READINGS = {
     "torch.allocated_bytes": ALLOCATED,
     "torch.reserved_bytes": RESERVED,
     "nvml.process_bytes": PROCESS,
@@ -70,7 +70,7 @@ class CounterFold:
 
     def add(self, batch: Batch, sums: Sums) -> None:
         """Fold one batch."""
-        rows, metric, values = _readings(batch)
+        rows, reading_name, values = _readings(batch)
         ends = batch.where(events.STEP)
         raw = self._follow_raw(batch, sums, rows)
         devices = batch["device"][rows]
@@ -82,8 +82,8 @@ class CounterFold:
             stream.is_thinned = batch.is_thinned
             times = batch["t_ns"][rows[mine]]
             is_step_end = (batch["step"] >= 0) & (batch["layer"] < 0)
-            stream.add(times, metric[mine], values[mine], raw[mine], is_step_end[rows[mine]])
-            is_allocated = metric[mine] == ALLOCATED
+            stream.add(times, reading_name[mine], values[mine], raw[mine], is_step_end[rows[mine]])
+            is_allocated = reading_name[mine] == ALLOCATED
             levels = values[mine][is_allocated]
             if batch.is_thinned:
                 continue
@@ -108,22 +108,22 @@ class CounterFold:
 
 
 def _readings(batch: Batch) -> tuple[Numbers, Numbers, Numbers]:
-    """Rows, metrics and bytes of the samples that are folded here."""
+    """Rows, readings and bytes of the samples that are folded here."""
     rows = batch.where(events.SAMPLE)
     codes, names = batch.names
-    known = np.array([_METRICS.get(name, -1) for name in names] + [-1])
-    metric = known[codes[rows]]
+    known = np.array([_READINGS.get(name, -1) for name in names] + [-1])
+    reading_name = known[codes[rows]]
     sizes = batch["bytes"][rows]
-    is_wanted = (metric >= 0) & (sizes >= 0)
-    return rows[is_wanted], metric[is_wanted], np.minimum(sizes[is_wanted], 1 << 50)
+    is_wanted = (reading_name >= 0) & (sizes >= 0)
+    return rows[is_wanted], reading_name[is_wanted], np.minimum(sizes[is_wanted], 1 << 50)
 
 
 class _Stream:
     """Readings that carry the same device."""
 
     def __init__(self) -> None:
-        self._last_ns = np.full(len(_METRICS), -(1 << 62), dtype=np.int64)
-        self._last = np.zeros(len(_METRICS), dtype=np.int64)
+        self._last_ns = np.full(len(_READINGS), -(1 << 62), dtype=np.int64)
+        self._last = np.zeros(len(_READINGS), dtype=np.int64)
         self._second = -1  # of allocated and reserved, the one that is read after the other
         self._builders = {name: SeriesBuilder() for name in SERIES[:-1]}
         self.swing = _Swing()
@@ -132,25 +132,27 @@ class _Stream:
     def add(
         self,
         times: Numbers,
-        metric: Numbers,
+        reading_name: Numbers,
         values: Numbers,
         raw: Numbers,
         is_step_end: npt.NDArray[np.bool_],
     ) -> None:
         if not len(times):
             return
-        filled_ns, filled = self._fill(times, metric, values)
+        filled_ns, filled = self._fill(times, reading_name, values)
         if self._second < 0:
-            pair = metric[(metric == ALLOCATED) | (metric == RESERVED)]
+            pair = reading_name[(reading_name == ALLOCATED) | (reading_name == RESERVED)]
             self._second = ALLOCATED + RESERVED - int(pair[0]) if len(pair) else -1
         apart = np.abs(filled_ns[ALLOCATED] - filled_ns[RESERVED])
-        at = np.flatnonzero((metric == self._second) & (apart <= PAIR_NS))
+        at = np.flatnonzero((reading_name == self._second) & (apart <= PAIR_NS))
         self._keep_pairs(times[at], filled[:, at], is_step_end[at])
         apart = np.abs(filled_ns[PROCESS] - filled_ns[RESERVED])
-        at = np.flatnonzero((metric == PROCESS) & (apart <= 10 * PAIR_NS))
+        at = np.flatnonzero((reading_name == PROCESS) & (apart <= 10 * PAIR_NS))
         self._keep("outside", times[at], filled[PROCESS, at] - filled[RESERVED, at] - raw[at])
         apart = np.abs(filled_ns[REQUESTED] - filled_ns[ALLOCATED])
-        at = np.flatnonzero((metric == REQUESTED) & (apart <= PAIR_NS) & (filled[ALLOCATED] > 0))
+        at = np.flatnonzero(
+            (reading_name == REQUESTED) & (apart <= PAIR_NS) & (filled[ALLOCATED] > 0)
+        )
         self._keep("rounding_ratio", times[at], 1 - filled[REQUESTED, at] / filled[ALLOCATED, at])
 
     def counters(self) -> DeviceCounters:
@@ -160,12 +162,14 @@ class _Stream:
             **{name: each if len(each) else None for name, each in series.items()}
         )
 
-    def _fill(self, times: Numbers, metric: Numbers, values: Numbers) -> tuple[Numbers, Numbers]:
-        """For each reading the last time and value of every metric, (metrics, readings)."""
-        count = len(_METRICS)
+    def _fill(
+        self, times: Numbers, reading_name: Numbers, values: Numbers
+    ) -> tuple[Numbers, Numbers]:
+        """For each reading the last time and value of every name, (names, readings)."""
+        count = len(_READINGS)
         times, values = np.append(self._last_ns, times), np.append(self._last, values)
-        is_metric = np.append(np.arange(count), metric) == np.arange(count)[:, None]
-        index = np.maximum.accumulate(np.where(is_metric, np.arange(len(times)), -1), axis=1)
+        is_name = np.append(np.arange(count), reading_name) == np.arange(count)[:, None]
+        index = np.maximum.accumulate(np.where(is_name, np.arange(len(times)), -1), axis=1)
         filled_ns, filled = times[index[:, count:]], values[index[:, count:]]
         self._last_ns, self._last = filled_ns[:, -1].copy(), filled[:, -1].copy()
         return filled_ns, filled

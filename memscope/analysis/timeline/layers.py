@@ -18,7 +18,7 @@ Numbers = npt.NDArray[np.int64]
 MAX_LAYERS = 4096
 MAX_DEVICES = 64
 ALLOCATED, RESERVED, PEAK = range(3)
-_METRICS = {
+_READINGS = {
     "torch.allocated_bytes": ALLOCATED,
     "torch.reserved_bytes": RESERVED,
     "torch.peak_allocated_bytes": PEAK,
@@ -68,12 +68,12 @@ class LayerFold:
         if not len(rows):
             return
         codes, names = batch.names
-        metric = np.array([_METRICS.get(name, -1) for name in names] + [-1])[codes[rows]]
+        reading_name = np.array([_READINGS.get(name, -1) for name in names] + [-1])[codes[rows]]
         layer = batch["layer"][rows]
-        is_wanted = (metric >= 0) & (layer < MAX_LAYERS) & (batch["bytes"][rows] >= 0)
-        key = batch["device"][rows].astype(np.int64) * len(_METRICS) + metric
+        is_wanted = (reading_name >= 0) & (layer < MAX_LAYERS) & (batch["bytes"][rows] >= 0)
+        key = batch["device"][rows].astype(np.int64) * len(_READINGS) + reading_name
         for each in np.unique(key[is_wanted]).tolist():
-            device, which = divmod(each, len(_METRICS))
+            device, which = divmod(each, len(_READINGS))
             if device < MAX_DEVICES:
                 mine = rows[is_wanted & (key == each)]
                 self._follow(device, which, *(batch[name][mine] for name in _COLUMNS))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from memscope.reader.scanner import Batch
 
 OTHERS = "nvml.others."
-METRICS = (
+READINGS = (
     "nvml.total_bytes",
     "nvml.free_bytes",
     "nvml.process_bytes",
@@ -43,20 +43,20 @@ class OtherProcess:
 
 @dataclass(frozen=True, slots=True)
 class ReadingsBefore:
-    """Readings at ``t_ns`` or before it, by metric and device; other processes by device."""
+    """Readings at ``t_ns`` or before it, by reading and device; other processes by device."""
 
     t_ns: int
     readings: Mapping[tuple[str, int], Reading]
     others: Mapping[int, tuple[OtherProcess, ...]]
 
-    def count(self, metric: str, device: int) -> int | None:
+    def count(self, reading_name: str, device: int) -> int | None:
         """What was read last; None where nothing was."""
-        reading = self.readings.get((metric, device))
+        reading = self.readings.get((reading_name, device))
         return None if reading is None else as_count(int(reading.value))
 
-    def age_ns(self, metric: str, device: int) -> int | None:
+    def age_ns(self, reading_name: str, device: int) -> int | None:
         """How long before ``t_ns`` that was."""
-        reading = self.readings.get((metric, device))
+        reading = self.readings.get((reading_name, device))
         return None if reading is None else self.t_ns - reading.t_ns
 
     def others_on(self, device: int) -> tuple[OtherProcess, ...]:
@@ -72,8 +72,8 @@ class ReadingsBefore:
         """Those that this process has used; where none shows that, those that were read."""
         used = {
             device
-            for (metric, device), reading in self.readings.items()
-            if metric in _OF_THIS_PROCESS and reading.value > 0
+            for (reading_name, device), reading in self.readings.items()
+            if reading_name in _OF_THIS_PROCESS and reading.value > 0
         }
         return tuple(sorted(used or {device for _, device in self.readings}))
 
@@ -121,21 +121,23 @@ def _is_of_request(data: object) -> bool:
 
 def _readings_until(t_ns: int, batch: Batch, before: Readings) -> dict[tuple[str, int], Reading]:
     found = {
-        (metric, device): reading
-        for metric in METRICS
+        (reading_name, device): reading
+        for reading_name in READINGS
         for device in before.devices[:MAX_DEVICES]
-        if (reading := before.latest(metric, device)) is not None and reading.t_ns <= t_ns
+        if (reading := before.latest(reading_name, device)) is not None and reading.t_ns <= t_ns
     }
     rows = batch.where(events.SAMPLE)
     rows = rows[(batch["t_ns"][rows] <= t_ns) & (batch["bytes"][rows] >= 0)]
     rows = rows[batch["device"][rows] >= 0]
     codes, names = batch.names
-    for metric in METRICS:
-        mine = rows[codes[rows] == names.index(metric)] if metric in names else rows[:0]
+    for reading_name in READINGS:
+        mine = rows[codes[rows] == names.index(reading_name)] if reading_name in names else rows[:0]
         devices = batch["device"][mine]
         for device in np.unique(devices).tolist()[:MAX_DEVICES]:
             last = mine[devices == device][-1]
-            found[metric, device] = Reading(int(batch["t_ns"][last]), float(batch["bytes"][last]))
+            found[reading_name, device] = Reading(
+                int(batch["t_ns"][last]), float(batch["bytes"][last])
+            )
     return found
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from memscope.analysis.timeline.timeline import Timeline
     from memscope.reader.recording import Recording
 
-DEVICE_METRICS = ("torch.allocated_bytes", "nvml.process_bytes")
-HOST_METRIC = "host.rss_bytes"
+DEVICE_READINGS = ("torch.allocated_bytes", "nvml.process_bytes")
+HOST_READING = "host.rss_bytes"
 SAME_MOMENT_NS = 10_000_000
 
 
@@ -24,9 +24,9 @@ def find_peak(recording: Recording, timeline: Timeline) -> Moment:
     steps do not tell, and the recording's end where nothing does."""
     return (
         _peak_step(timeline)
-        or _peak_reading(recording, timeline, DEVICE_METRICS)
+        or _peak_reading(recording, timeline, DEVICE_READINGS)
         or _peak_call(timeline)
-        or _peak_reading(recording, timeline, (HOST_METRIC,))
+        or _peak_reading(recording, timeline, (HOST_READING,))
         or Moment("end")
     )
 
@@ -45,18 +45,18 @@ def _peak_call(timeline: Timeline) -> Moment | None:
 
 
 def _peak_reading(
-    recording: Recording, timeline: Timeline, metrics: tuple[str, ...]
+    recording: Recording, timeline: Timeline, reading_names: tuple[str, ...]
 ) -> Moment | None:
     """Just after the highest reading of memory: the others of that moment come with it."""
-    metric = next((name for name in metrics if name in timeline.series), None)
-    if metric is None:
+    reading_name = next((name for name in reading_names if name in timeline.series), None)
+    if reading_name is None:
         return None
-    peak = timeline.series[metric].peak
+    peak = timeline.series[reading_name].peak
     for batch, _ in gather(recording.batches()):
         codes, names = batch.names
-        if metric in names:
-            is_metric = (codes == names.index(metric)) & (batch["kind"] == events.SAMPLE)
-            found = np.flatnonzero(is_metric & (batch["bytes"] >= peak))
+        if reading_name in names:
+            is_reading = (codes == names.index(reading_name)) & (batch["kind"] == events.SAMPLE)
+            found = np.flatnonzero(is_reading & (batch["bytes"] >= peak))
             if len(found):
                 after_ns = int(batch["t_ns"][found[0]]) + SAME_MOMENT_NS
                 return Moment("time", min(after_ns, timeline.last_ns))

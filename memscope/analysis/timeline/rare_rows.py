@@ -18,12 +18,12 @@ MAX_FACTS = 4096
 MAX_KEPT = 4096
 MAX_TEXT = 2000
 MAX_FRAMES = 12
-FIGURES = ("free", "allocated", "reserved", "total", "limit", "active")
+METRICS = ("free", "allocated", "reserved", "total", "limit", "active")
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfMemory:
-    """One out-of-memory error. ``figures``: free, allocated, reserved, total, limit, in bytes.
+    """One out-of-memory error. ``counters``: free, allocated, reserved, total, limit, in bytes.
 
     ``source``: "observer" (torch's), "exception", or "" where the program recorded it itself.
     ``error``: what the exception said, where it is known by that alone. ``stream``: of the request,
@@ -34,7 +34,7 @@ class OutOfMemory:
     step: int
     requested_bytes: int
     scope: str
-    figures: dict[str, int]
+    counters: dict[str, int]
     device: int = -1
     stream: int = -1
     source: str = ""
@@ -132,7 +132,7 @@ def _out_of_memory(batch: Batch, row: int) -> OutOfMemory:
         step=int(batch["step"][row]),
         requested_bytes=int(batch["bytes"][row]),
         scope="request" if data.get("scope") == "request" else "engine",
-        figures={key: value for key in FIGURES if (value := as_count(data.get(key))) is not None},
+        counters={key: value for key in METRICS if (value := as_count(data.get(key))) is not None},
         device=int(batch["device"][row]),
         stream=int(batch["stream"][row]),
         source=_text(data.get("source")),

@@ -1,4 +1,4 @@
-"""Readings of each metric on each device, and what they come to: peak, end, percentiles, growth."""
+"""Readings by name and device, and what they come to: peak, end, percentiles, growth."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memscope.analysis.timeline.sketch import Sketch
 if TYPE_CHECKING:
     from memscope.reader.scanner import Batch
 
-MAX_METRICS = 512  # times devices
+MAX_SERIES = 512  # times devices
 MAX_WAITING = 1 << 18
 DEVICES = 1 << 16
 
@@ -24,8 +24,8 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class MetricReadings:
-    """One metric on one device. ``inside``: readings within steps after warm-up.
+class DeviceReadings:
+    """Readings of one name on one device. ``inside``: readings within steps after warm-up.
 
     Without any step ``inside`` holds all readings.
     """
@@ -34,7 +34,7 @@ class MetricReadings:
     inside: Sketch
 
 
-class MetricFold:
+class ReadingFold:
     """Takes batches; the same rows in any portions give the same readings.
 
     A reading waits for the step that ends next, and is inside it where it was taken after the
@@ -49,14 +49,14 @@ class MetricFold:
         none = np.empty(0, dtype=np.int64)
         self._waiting = _Rows(none, none, np.empty(0))
 
-    def of(self, metric: str) -> dict[int, MetricReadings]:
-        """Device (−1 for none) → its readings of ``metric``, in the order of devices."""
+    def of(self, reading_name: str) -> dict[int, DeviceReadings]:
+        """Device (−1 for none) → its readings of that name, in the order of devices."""
         return {
-            device: MetricReadings(
+            device: DeviceReadings(
                 builder.series.series(), builder.inside if self._ended else builder.all
             )
             for (name, device), builder in sorted(self._builders.items())
-            if name == metric
+            if name == reading_name
         }
 
     def fold(self, batch: Batch, start: int, stop: int, warmup_steps: int) -> None:
@@ -65,7 +65,7 @@ class MetricFold:
         if batch.is_thinned:  # what is left was chosen for being the most or the least
             rows, taken = rows[:0], taken.where(slice(0, 0))
         if not self._ended:
-            for builder, values in self._by_metric(taken.which, taken.values):
+            for builder, values in self._by_reading(taken.which, taken.values):
                 builder.all.add(values)
         ends = np.flatnonzero(batch["kind"][start:stop] == events.STEP) + start
         slot = np.append(
@@ -77,7 +77,7 @@ class MetricFold:
             is_closed = slot < len(ends)
             is_inside = is_closed & (self._ended + slot >= warmup_steps)
             is_inside[is_inside] &= waiting.t_ns[is_inside] >= begins[slot[is_inside]]
-            for builder, values in self._by_metric(
+            for builder, values in self._by_reading(
                 waiting.which[is_inside], waiting.values[is_inside]
             ):
                 builder.inside.add(values)
@@ -107,22 +107,22 @@ class MetricFold:
         return rows, _Rows(which, t_ns, values)
 
     def _which(self, codes: npt.NDArray[np.int32], names: list[str], devices: Numbers) -> Numbers:
-        """The number of each reading's metric and device; −1 past the bound."""
+        """The number of each reading's name and device; −1 past the bound."""
         keys = codes.astype(np.int64) * DEVICES + np.maximum(devices, -1) + 1
         found, which = np.unique(keys, return_inverse=True)
         numbers = [self._number(names[key // DEVICES], key % DEVICES - 1) for key in found.tolist()]
         return np.array(numbers, dtype=np.int64)[which.reshape(-1)]
 
-    def _number(self, metric: str, device: int) -> int:
-        builder = self._builders.get((metric, device))
+    def _number(self, reading_name: str, device: int) -> int:
+        builder = self._builders.get((reading_name, device))
         if builder is None:
-            if len(self._order) >= MAX_METRICS:
+            if len(self._order) >= MAX_SERIES:
                 return -1
-            builder = self._builders[metric, device] = _Builder(len(self._order))
+            builder = self._builders[reading_name, device] = _Builder(len(self._order))
             self._order.append(builder)
         return builder.number
 
-    def _by_metric(self, which: Numbers, values: Floats) -> list[tuple[_Builder, Floats]]:
+    def _by_reading(self, which: Numbers, values: Floats) -> list[tuple[_Builder, Floats]]:
         order = np.argsort(which, kind="stable")
         which, values = which[order], values[order]
         starts = np.flatnonzero(np.diff(which, prepend=-1))
@@ -159,7 +159,7 @@ class _Rows:
 
 
 class _Builder:
-    """What is kept of one metric on one device."""
+    """What is kept of one reading on one device."""
 
     def __init__(self, number: int) -> None:
         self.number = number

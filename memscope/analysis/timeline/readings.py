@@ -1,4 +1,4 @@
-"""Readings of every metric, and what driver calls add up to."""
+"""Readings of every reading, and what driver calls add up to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Numbers = npt.NDArray[np.int64]
 Held = dict[str, tuple[int, int]]  # owner → bytes, buffers
 
-MAX_METRICS = 256
+MAX_SERIES = 256
 MAX_LATEST = 4096
 BY_DEVICE = ("nvml.process_bytes", "torch.reserved_bytes")
 MAX_DEVICES = 64
@@ -29,14 +29,14 @@ MAX_BYTES = 1 << 50
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One reading, in bytes or as the metric says."""
+    """One reading, in bytes or in the unit that its name says."""
 
     t_ns: int
     value: float
 
 
 class Readings:
-    """A series for each metric, for the first ``MAX_METRICS`` of them."""
+    """A series for each reading, for the first ``MAX_METRICS`` of them."""
 
     def __init__(self) -> None:
         self._builders: dict[str, SeriesBuilder] = {}
@@ -67,17 +67,17 @@ class Readings:
             builder.add(batch["t_ns"][rows[part]], values[part])
             self._keep_by_device(names[code], batch, rows[part], values[part])
 
-    def device_series(self, metric: str) -> dict[int, Series]:
-        """Device → its readings of one of the metrics ``BY_DEVICE``, in the order of devices."""
+    def device_series(self, reading_name: str) -> dict[int, Series]:
+        """Device → its readings of one of the names ``BY_DEVICE``, in the order of devices."""
         return {
             device: builder.series()
             for (name, device), builder in sorted(self._by_device.items())
-            if name == metric
+            if name == reading_name
         }
 
-    def latest(self, metric: str, device: int = -1) -> Reading | None:
-        """The last reading of a metric on one device; None where there is none."""
-        return self._latest.get((metric, device))
+    def latest(self, reading_name: str, device: int = -1) -> Reading | None:
+        """The last reading of that name on one device; None where there is none."""
+        return self._latest.get((reading_name, device))
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -85,35 +85,35 @@ class Readings:
         return tuple(sorted({device for _, device in self._latest if device >= 0}))
 
     def _keep_by_device(
-        self, metric: str, batch: Batch, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]
+        self, reading_name: str, batch: Batch, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]
     ) -> None:
         devices = batch["device"][rows]
         for device in np.unique(devices).tolist():
             mine = np.flatnonzero(devices == device)
-            if metric in BY_DEVICE:
-                self._add_by_device(metric, device, batch["t_ns"][rows[mine]], values[mine])
+            if reading_name in BY_DEVICE:
+                self._add_by_device(reading_name, device, batch["t_ns"][rows[mine]], values[mine])
             last = mine[-1]
-            if (metric, device) in self._latest or len(self._latest) < MAX_LATEST:
+            if (reading_name, device) in self._latest or len(self._latest) < MAX_LATEST:
                 reading = Reading(int(batch["t_ns"][rows[last]]), float(values[last]))
-                self._latest[metric, device] = reading
+                self._latest[reading_name, device] = reading
 
     def _add_by_device(
-        self, metric: str, device: int, t_ns: npt.NDArray[np.int64], values: npt.NDArray[Any]
+        self, reading_name: str, device: int, t_ns: npt.NDArray[np.int64], values: npt.NDArray[Any]
     ) -> None:
-        key = (metric, device)
+        key = (reading_name, device)
         if key not in self._by_device and len(self._by_device) < MAX_DEVICES * len(BY_DEVICE):
             self._by_device[key] = SeriesBuilder()
         if key in self._by_device:
             self._by_device[key].add(t_ns, values)
 
     def series(self) -> dict[str, Series]:
-        """Metric → its series, in the order in which the metrics appeared."""
+        """Reading → its series, in the order in which the readings appeared."""
         return {name: builder.series() for name, builder in self._builders.items()}
 
-    def _builder(self, metric: str) -> SeriesBuilder | None:
-        if metric not in self._builders and len(self._builders) < MAX_METRICS:
-            self._builders[metric] = SeriesBuilder()
-        return self._builders.get(metric)
+    def _builder(self, reading_name: str) -> SeriesBuilder | None:
+        if reading_name not in self._builders and len(self._builders) < MAX_SERIES:
+            self._builders[reading_name] = SeriesBuilder()
+        return self._builders.get(reading_name)
 
 
 class DriverBytes:

@@ -1,4 +1,4 @@
-"""Readings of one metric over time, thinned so that a long run stays small."""
+"""Readings of one reading over time, thinned so that a long run stays small."""
 
 from __future__ import annotations
 

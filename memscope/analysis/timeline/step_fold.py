@@ -33,15 +33,15 @@ MAX_BYTES = 1 << 50
 MAX_NS = 1 << 62
 MAX_ENTRIES = 1 << 20
 
-# The reading of a metric at a step's end → the column that keeps it.
-STEP_METRICS = {
+# The reading of a name at a step's end → the column that keeps it.
+STEP_READINGS = {
     "device.allocated_bytes": "allocated_bytes",
     "device.peak_bytes": "device_peak_bytes",
     "pool.idle_bytes": "idle_bytes",
     "kv.used_bytes": "kv_bytes",
     "residency.in_flight_bytes": "in_flight_bytes",
 }
-_METRICS = {name: index for index, name in enumerate(STEP_METRICS)}
+_READINGS = {name: index for index, name in enumerate(STEP_READINGS)}
 
 _MOVES = {events.UPLOAD: UPLOADED, events.LAYER: RAN, events.EVICT: EVICTED}
 
@@ -199,16 +199,16 @@ class StepFold:
     def _names(
         self, batch: Batch, start: int, stop: int, kind: npt.NDArray[np.uint8]
     ) -> Numbers | None:
-        """For each row the number of its geometry or step metric, −1 where neither."""
+        """For each row the number of its geometry or step reading, −1 where neither."""
         pool, samples = np.flatnonzero(_IS_POOL[kind]), np.flatnonzero(kind == events.SAMPLE)
         if not (len(pool) or len(samples)):
             return None
         codes, names = batch.names
         codes = codes[start:stop]
         found = np.full(len(kind), -1)
-        metric = np.array([_METRICS.get(name, -1) for name in names] + [-1])
+        reading_name = np.array([_READINGS.get(name, -1) for name in names] + [-1])
         is_outside = batch["step"][start:stop][samples] < 0
-        found[samples] = np.where(is_outside, -1, metric[codes[samples]])
+        found[samples] = np.where(is_outside, -1, reading_name[codes[samples]])
         geometry = np.full(len(names) + 1, -1)
         for code in np.flatnonzero(np.bincount(codes[pool] + 1)).tolist():
             geometry[code - 1] = self._geometry(names[code - 1] if code else "")
@@ -338,12 +338,12 @@ def _set_counts(block: Numbers, closed: _Closed) -> None:
 
 
 def _set_readings(block: Numbers, closed: _Closed) -> None:
-    """The last reading of each metric in its step; −1 where there is none."""
+    """The last reading of each name in its step; −1 where there is none."""
     which = closed.where(_IS_SAMPLE)
-    slot, metric = closed.slot[which], closed.rows[NAME][which]
+    slot, reading_name = closed.slot[which], closed.rows[NAME][which]
     size = closed.rows[BYTES][which]
-    for index, column in enumerate(STEP_METRICS.values()):
+    for index, column in enumerate(STEP_READINGS.values()):
         if column != "in_flight_bytes":  # followed in the window where it was not read
             block[:, COLUMN[column]] = -1
-        is_metric = (metric == index) & (size >= 0)
-        block[slot[is_metric], COLUMN[column]] = size[is_metric]
+        is_reading = (reading_name == index) & (size >= 0)
+        block[slot[is_reading], COLUMN[column]] = size[is_reading]

@@ -16,7 +16,6 @@ from memscope.analysis.timeline.flushes import Flushes, FlushFold
 from memscope.analysis.timeline.gather import gather
 from memscope.analysis.timeline.layers import LayerFold, LayerMemory
 from memscope.analysis.timeline.map_rows import MapRows
-from memscope.analysis.timeline.metrics import MetricFold, MetricReadings
 from memscope.analysis.timeline.moment import batches_until, check_batch, parse_moment
 from memscope.analysis.timeline.oom_readings import OomReadings, ReadingsBefore
 from memscope.analysis.timeline.peak_moment import find_peak
@@ -29,6 +28,7 @@ from memscope.analysis.timeline.rare_rows import (
     RareRows,
     as_count,
 )
+from memscope.analysis.timeline.reading_fold import DeviceReadings, ReadingFold
 from memscope.analysis.timeline.readings import DriverBytes, Held, Reading, Readings, read_held
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.serving_rows import ServingRows
@@ -79,7 +79,7 @@ class Timeline:
         self._sums = SumFold()
         self._readings = Readings()
         self._oom_readings = OomReadings()
-        self._metrics = MetricFold()
+        self._reading_fold = ReadingFold()
         self.serving = ServingRows()
         self._counters = CounterFold()
         self._flushes = FlushFold()
@@ -124,7 +124,7 @@ class Timeline:
     def _fold_steps(self, batch: Batch, start: int, stop: int) -> None:
         """The rows whose meaning hangs on the facts before them."""
         self._steps.fold(batch, start, stop, self._settings)
-        self._metrics.fold(batch, start, stop, self.warmup_steps)
+        self._reading_fold.fold(batch, start, stop, self.warmup_steps)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class Timeline:
 
     @property
     def warmup_steps(self) -> int:
-        """Steps left out of figures: as asked for, else as the program said, else 1.
+        """Steps left out of metrics: as asked for, else as the program said, else 1.
 
         Those before come on top that were made of something else than what makes steps now.
         """
@@ -190,20 +190,20 @@ class Timeline:
 
     @property
     def series(self) -> dict[str, Series]:
-        """Metric → its readings."""
+        """Name → its readings."""
         return self._readings.series()
 
-    def metric(self, name: str) -> dict[int, MetricReadings]:
-        """Device (−1 for none) → the readings of one metric there."""
-        return self._metrics.of(name)
+    def readings_of(self, name: str) -> dict[int, DeviceReadings]:
+        """Device (−1 for none) → the readings of that name there."""
+        return self._reading_fold.of(name)
 
-    def latest(self, metric: str, device: int = -1) -> Reading | None:
-        """The last reading of a metric on one device; None where there is none."""
-        return self._readings.latest(metric, device)
+    def latest(self, reading_name: str, device: int = -1) -> Reading | None:
+        """The last reading of that name on one device; None where there is none."""
+        return self._readings.latest(reading_name, device)
 
-    def device_series(self, metric: str) -> dict[int, Series]:
+    def device_series(self, reading_name: str) -> dict[int, Series]:
         """Device → its readings of ``nvml.process_bytes`` or ``torch.reserved_bytes``."""
-        return self._readings.device_series(metric)
+        return self._readings.device_series(reading_name)
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -312,7 +312,7 @@ class Timeline:
 
     @property
     def ignored_rows(self) -> int:
-        """Events that no figure counts: of impossible layers, or past what memory is kept for."""
+        """Events that no metric counts: of impossible layers, or past what memory is kept for."""
         beyond = max(self._steps.steps_ended - MAX_STEPS, 0)
         return self._steps.ignored_rows + self._readings.ignored_rows + self._rare.unkept + beyond
 

@@ -47,7 +47,7 @@ def _keep_shape(line: str) -> str:
 
 def _card(explanation: Explanation) -> list[str]:
     total = explanation.bar_bytes
-    card = explanation.figures.get("total")
+    card = explanation.amounts.get("total")
     name = clean(explanation.device_name, 60) or "card"
     title = f"{name}  {torch_size(total)}"
     if card is not None and total > card + (card >> 10):
@@ -85,8 +85,8 @@ def _failures(failures: Sequence[Failure]) -> list[str]:
         (
             clean(each.process, 60) or "-",
             clean(each.device_name, 60) or "-",
-            _figure(each, "requested", "asked"),
-            _figure(each, "free", "free"),
+            _metric(each, "requested", "asked"),
+            _metric(each, "free", "free"),
             clean(each.diagnosis.replace("_", " ")),
             f"line {each.line:,}",
         )
@@ -100,8 +100,8 @@ def _failures(failures: Sequence[Failure]) -> list[str]:
     return lines
 
 
-def _figure(failure: Failure, name: str, word: str) -> str:
-    count = failure.figures.get(name)
+def _metric(failure: Failure, name: str, word: str) -> str:
+    count = failure.amounts.get(name)
     return "-" if count is None else f"{torch_size(count)} {word}"
 
 

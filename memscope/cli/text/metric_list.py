@@ -1,40 +1,40 @@
-"""Every figure and metric that a limit may be set on, for people."""
+"""Every metric and reading that a limit may be set on, for people."""
 
 from __future__ import annotations
 
 import textwrap
 from itertools import groupby
 
-from memscope.analysis.metrics.figure_definition import IN_NO_OTHER_RUN, FigureDefinition
-from memscope.analysis.metrics.figures import FIGURES
-from memscope.analysis.metrics.metric_names import METRICS, STATISTICS, Metric
+from memscope.analysis.metrics.definition import IN_NO_OTHER_RUN, MetricDefinition
+from memscope.analysis.metrics.table import METRICS
+from memscope.analysis.timeline.reading_names import READINGS, STATISTICS, ReadingDefinition
 
 WIDTH = 100
 _HEAD = (
-    "A limit is FIGURE OP VALUE: 'driver.calls_per_step == 0'. Instead of a figure it may name "
+    "A limit is METRIC OP VALUE: 'driver.calls_per_step == 0'. Instead of a metric it may name "
     f"METRIC.STATISTIC ({', '.join(STATISTICS)}), on one device METRIC[cuda:1].STATISTIC, or a "
     "ratio of two: 'torch.allocated_bytes.peak / torch.reserved_bytes.peak >= 0.8'."
 )
-_METRICS = (
+_READINGS = (
     "peak, min and end are of all readings; p95 and median of those within steps after warm-up, at "
     "most 0.2 % too high; growth is the slope of floors, a step. Of several devices the highest "
     "counts, of min the lowest. A program's own samples may be named as well."
 )
 
 
-def figure_list() -> list[str]:
+def metric_list() -> list[str]:
     """Lines of at most ``WIDTH`` columns, grouped by area."""
     lines = _wrap(_HEAD, "")
-    for area, rows in groupby(FIGURES, lambda row: row.area):
+    for area, rows in groupby(METRICS, lambda row: row.area):
         lines += ["", area]
         for row in rows:
-            lines += _figure_lines(row)
-    lines += ["", "metrics", *_wrap(_METRICS, "  ")]
-    width = max(len(metric.name) for metric in METRICS)
-    return lines + [_metric_line(metric, width) for metric in METRICS]
+            lines += _metric_lines(row)
+    lines += ["", "readings", *_wrap(_READINGS, "  ")]
+    width = max(len(reading_name.name) for reading_name in READINGS)
+    return lines + [_reading_line(reading_name, width) for reading_name in READINGS]
 
 
-def _figure_lines(row: FigureDefinition) -> list[str]:
+def _metric_lines(row: MetricDefinition) -> list[str]:
     better = f", {row.direction} is better" if row.direction else ""
     defaults = " and ".join(
         default.limit + (f" (warn unless {default.warn})" if default.warn else "")
@@ -50,7 +50,7 @@ def _figure_lines(row: FigureDefinition) -> list[str]:
     return lines + [line for text in texts for line in _wrap(text, "      ")]
 
 
-def _baseline(row: FigureDefinition) -> str:
+def _baseline(row: MetricDefinition) -> str:
     if not row.direction:
         return ""
     if row.repeats == IN_NO_OTHER_RUN:
@@ -59,8 +59,10 @@ def _baseline(row: FigureDefinition) -> str:
     return f"A baseline of it holds {row.repeats}{of_tests if row.is_of_process else ''}."
 
 
-def _metric_line(metric: Metric, width: int) -> str:
-    return f"  {metric.name:{width}}  {metric.unit or 'count':5}  {metric.meaning}"
+def _reading_line(reading_name: ReadingDefinition, width: int) -> str:
+    return (
+        f"  {reading_name.name:{width}}  {reading_name.unit or 'count':5}  {reading_name.meaning}"
+    )
 
 
 def _wrap(text: str, indent: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""How two recordings were made, as a person reads it before their figures."""
+"""How two recordings were made, as a person reads it before their metrics."""
 
 from __future__ import annotations
 

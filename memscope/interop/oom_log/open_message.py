@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from memscope.interop.oom_log.context import LogContext
 from memscope.interop.oom_log.formats import torch as oom_formats
-from memscope.interop.oom_log.formats import torch_sizes as oom_figures
+from memscope.interop.oom_log.formats import torch_fields
 from memscope.interop.oom_log.formats.registry import strong_starts
 from memscope.interop.oom_log.time import Stamp
 from memscope.interop.oom_log.writer import Writer
@@ -65,7 +65,7 @@ class OpenMessage:
 
     def note_end(self, number: int) -> None:
         """Wait for less where its end has been seen by line ``number``."""
-        if self.kind == "torch" and oom_figures.has_end(self.text):
+        if self.kind == "torch" and torch_fields.has_end(self.text):
             self.last_line = min(self.last_line, number + _LINES_AFTER_END)
 
     @property

@@ -47,7 +47,7 @@ _SUSPICIOUS = re.compile("|".join(map(re.escape, message_kinds.WORDS)))
 class Found:
     """A message, the line that it begins on (from 1), and what the log had said until then.
 
-    ``said``: what that line says, of a message without figures; "" of others. ``stamp``: when it
+    ``said``: what that line says, of a message without numbers; "" of others. ``stamp``: when it
     was written, where the line says so.
     """
 

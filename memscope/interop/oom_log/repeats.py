@@ -13,7 +13,7 @@ class LogRepeats:
     """Whose messages have been seen.
 
     A launcher or an engine that says the same as one of its processes repeats it; another process
-    with the same figures failed by itself.
+    with the same numbers failed by itself.
     """
 
     def __init__(self) -> None:

@@ -78,9 +78,9 @@ def find_place(kind: int, kind_name: str) -> Place:
     return _PLACES.get(kind) or Place(kind_name, _UNKNOWN_RANK)
 
 
-def find_unit(metric: str, *, is_bytes: bool) -> int | str:
-    """The unit of a metric's readings: the end of its name tells."""
-    return BYTES_UNIT if is_bytes else _UNITS.get(metric.rpartition("_")[2], COUNT_UNIT)
+def find_unit(reading_name: str, *, is_bytes: bool) -> int | str:
+    """The unit of a reading's readings: the end of its name tells."""
+    return BYTES_UNIT if is_bytes else _UNITS.get(reading_name.rpartition("_")[2], COUNT_UNIT)
 
 
 class Rows:

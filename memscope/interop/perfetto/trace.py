@@ -134,13 +134,13 @@ class TraceWriter:
         self.written += 1
         return None
 
-    def _find_counter(self, metric: str, device: int, is_bytes: bool) -> Track | None:
-        track = self._counters.get((metric, device, is_bytes))
+    def _find_counter(self, reading_name: str, device: int, is_bytes: bool) -> Track | None:
+        track = self._counters.get((reading_name, device, is_bytes))
         if track is None and self._has_room():
-            unit = find_unit(metric, is_bytes=is_bytes)
-            name = _of_device(metric, device)
+            unit = find_unit(reading_name, is_bytes=is_bytes)
+            name = _of_device(reading_name, device)
             track, packet = self._encoder.counter_track(name, COUNTERS_RANK, unit=unit)
-            self._counters[metric, device, is_bytes] = track
+            self._counters[reading_name, device, is_bytes] = track
             self._packets.append(packet)
         return track
 

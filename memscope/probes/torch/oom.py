@@ -136,14 +136,14 @@ def on_out_of_memory(device: int, requested: int, usable: int, free: int) -> Non
         return
     with contextlib.suppress(Exception), recorded_by_caller():  # nor calls itself
         torch = sys.modules["torch"]
-        figures = _figures(torch, device, usable, free)
+        amounts = _amounts(torch, device, usable, free)
         for recorder in open_recorders():
             with contextlib.suppress(Exception):
-                _record(recorder, torch, device, requested, figures)
+                _record(recorder, torch, device, requested, amounts)
 
 
 def _record(
-    recorder: Recorder, torch: Any, device: int, requested: int, figures: dict[str, Any]
+    recorder: Recorder, torch: Any, device: int, requested: int, amounts: dict[str, Any]
 ) -> None:
     at_ns = recorder.clock()
     recorder.emit(
@@ -151,8 +151,8 @@ def _record(
         recorder.open_step,
         bytes=requested,
         device=device,
-        stream=figures.get("stream", -1),
-        data=figures,
+        stream=amounts.get("stream", -1),
+        data=amounts,
         at_ns=at_ns,
     )
     note_observed(recorder, requested)
@@ -180,19 +180,19 @@ def _record_map(recorder: Recorder, torch: Any, device: int, at_ns: int) -> None
         recorder.fact(FACT, {"device": device, "reason": reason})
 
 
-def _figures(torch: Any, device: int, usable: int, free: int) -> dict[str, Any]:
+def _amounts(torch: Any, device: int, usable: int, free: int) -> dict[str, Any]:
     """What the row carries: bytes, counts, the stream, and who asked."""
-    figures: dict[str, Any] = {"scope": "engine", "source": "observer", "device": device}
-    figures["free"] = free
+    amounts: dict[str, Any] = {"scope": "engine", "source": "observer", "device": device}
+    amounts["free"] = free
     with contextlib.suppress(Exception):
         counters = read_counters(torch, device)
-        figures |= {name.removesuffix("_bytes"): counters[name] for name in _COUNTERS}
-        figures |= {name: counters[name] for name in ("alloc_retries", "ooms") if name in counters}
-    figures |= _card(torch, device, usable)
+        amounts |= {name.removesuffix("_bytes"): counters[name] for name in _COUNTERS}
+        amounts |= {name: counters[name] for name in ("alloc_retries", "ooms") if name in counters}
+    amounts |= _card(torch, device, usable)
     with contextlib.suppress(Exception):  # a look into a table: no call of CUDA
-        figures["stream"] = int(torch._C._cuda_getCurrentRawStream(device))
-    figures["frames"] = _frames(sys._getframe(1))
-    return figures
+        amounts["stream"] = int(torch._C._cuda_getCurrentRawStream(device))
+    amounts["frames"] = _frames(sys._getframe(1))
+    return amounts
 
 
 def _card(torch: Any, device: int, usable: int) -> dict[str, int]:

@@ -23,7 +23,7 @@ from memscope.recorder.recorder import Recorder, active_recorder
 MAX_CHARACTERS = 2000
 MAX_CHAIN = 8
 _MARK = "__memscope_recorded__"
-_FIGURES = ("free", "total", "allocated", "reserved", "limit", "active")
+_AMOUNTS = ("free", "total", "allocated", "reserved", "limit", "active")
 
 _own = threading.local()
 _watching: weakref.WeakKeyDictionary[object, Recorder | None] = weakref.WeakKeyDictionary()
@@ -132,14 +132,14 @@ def record_problem(recorder: Recorder, problem: MemoryProblem) -> None:
         for size in _observed.get(recorder, ())
     ):
         return
-    sizes = {name: getattr(message, name) for name in _FIGURES}
-    figures = {name: size.bytes for name, size in sizes.items() if size is not None}
+    sizes = {name: getattr(message, name) for name in _AMOUNTS}
+    amounts = {name: size.bytes for name, size in sizes.items() if size is not None}
     recorder.emit(
         events.OOM,
         recorder.open_step,
         bytes=None if requested is None else requested.bytes,
         device=-1 if message.device is None else message.device,
-        data={"scope": "engine", "source": "exception", "error": problem.text, **figures},
+        data={"scope": "engine", "source": "exception", "error": problem.text, **amounts},
     )
 
 

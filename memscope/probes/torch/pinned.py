@@ -37,13 +37,13 @@ class PinnedProbe:
             return
         start_ns = time.thread_time_ns()
         counters = read()
-        for metric, key in (
+        for reading_name, key in (
             ("host.pinned_bytes", "allocated_bytes"),
             ("host.pinned_used_bytes", "active_bytes"),
         ):
             held = _current(counters.get(key))
             if held is not None:
-                recorder.sample(metric, bytes=held)
+                recorder.sample(reading_name, bytes=held)
         self._pace.end_read(now_ns, time.thread_time_ns() - start_ns)
 
 

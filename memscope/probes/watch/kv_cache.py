@@ -14,7 +14,7 @@ from typing import Any
 
 from memscope.recorder.recorder import Recorder
 
-METRIC = "model.kv_bytes"
+READING = "model.kv_bytes"
 
 
 class KvCacheProbe:
@@ -33,7 +33,7 @@ class KvCacheProbe:
         held = kv_bytes()
         self._devices |= held.keys()
         for device in self._devices:
-            recorder.sample(METRIC, bytes=held.get(device, 0), device=device)
+            recorder.sample(READING, bytes=held.get(device, 0), device=device)
 
     def close(self) -> None:
         """Stop following caches."""

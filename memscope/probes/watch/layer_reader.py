@@ -122,7 +122,7 @@ def emit_readings(recorder: Recorder, step: int, readings: list[Reading]) -> Non
     """Three samples for each boundary, after the forward that they are of."""
     emit = recorder.emit
     for reading in readings:
-        for metric, size in (
+        for reading_name, size in (
             ("torch.allocated_bytes", reading.allocated_bytes),
             ("torch.reserved_bytes", reading.reserved_bytes),
             ("torch.peak_allocated_bytes", reading.peak_allocated_bytes),
@@ -131,7 +131,7 @@ def emit_readings(recorder: Recorder, step: int, readings: list[Reading]) -> Non
                 events.SAMPLE,
                 step,
                 reading.layer,
-                metric,
+                reading_name,
                 size,
                 device=reading.device,
                 at_ns=reading.t_ns,

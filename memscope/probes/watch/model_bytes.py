@@ -22,7 +22,7 @@ class ModelBytes:
         self._cached: dict[str, tuple[int, ByDevice]] = {}
 
     def read(self) -> dict[str, ByDevice]:
-        """Metric → device (-1 for the host) → bytes; nothing once the model is gone."""
+        """Reading → device (-1 for the host) → bytes; nothing once the model is gone."""
         model = self._model()
         if model is None:
             return {}

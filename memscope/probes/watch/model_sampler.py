@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memscope.probes.torch.allocator import cuda_torch, read_counters
-from memscope.probes.watch.kv_cache import METRIC as KV_METRIC
+from memscope.probes.watch.kv_cache import READING as KV_READING
 from memscope.probes.watch.kv_cache import kv_bytes
 from memscope.probes.watch.model_bytes import ByDevice, ModelBytes
 from memscope.recorder.recorder import Recorder
@@ -22,20 +22,22 @@ class ModelSampler:
 
     def sample(self, recorder: Recorder, step: int) -> None:
         """Take all of them now."""
-        held = self._bytes.read() | {KV_METRIC: kv_bytes()}
-        for metric, sizes in held.items():
-            self._sample_sizes(recorder, step, metric, sizes)
+        held = self._bytes.read() | {KV_READING: kv_bytes()}
+        for reading_name, sizes in held.items():
+            self._sample_sizes(recorder, step, reading_name, sizes)
         torch = cuda_torch()
         devices = sorted({device for sizes in held.values() for device in sizes} - {-1})
         for device in devices if torch is not None else ():
             counters = read_counters(torch, device)
             for name in COUNTERS:
-                metric = f"torch.{name}"
-                recorder.sample(metric, bytes=counters[name], step=step, device=device)
+                reading_name = f"torch.{name}"
+                recorder.sample(reading_name, bytes=counters[name], step=step, device=device)
 
-    def _sample_sizes(self, recorder: Recorder, step: int, metric: str, sizes: ByDevice) -> None:
+    def _sample_sizes(
+        self, recorder: Recorder, step: int, reading_name: str, sizes: ByDevice
+    ) -> None:
         """Zero too, once there was something: gradients are let go of, caches die."""
-        known = self._known.setdefault(metric, set())
+        known = self._known.setdefault(reading_name, set())
         known |= sizes.keys()
         for device in known:
-            recorder.sample(metric, bytes=sizes.get(device, 0), step=step, device=device)
+            recorder.sample(reading_name, bytes=sizes.get(device, 0), step=step, device=device)

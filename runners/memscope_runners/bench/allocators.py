@@ -14,7 +14,7 @@ from memscope import events
 from memscope.recorder.recorder import Recorder
 from memscope.recorder.rows import Row, make_emit
 from memscope.units import format_bytes
-from memscope_runners.bench.decoding import Run, figure_values, run_decoder, run_recorded
+from memscope_runners.bench.decoding import Run, metric_values, run_decoder, run_recorded
 from memscope_runners.bench.machine import describe_machine, measure_link
 from memscope_runners.memory.allocators import ALLOCATORS, make_allocator
 from memscope_runners.memory.choice import make_device
@@ -172,7 +172,7 @@ def measure_decoding(
     first = recorded[0][0].outcome
     rows = []
     for each, (run, timeline), again in zip(settings, recorded, timed, strict=True):
-        calls, hit_rate, idle_bytes = figure_values(timeline, names).values()
+        calls, hit_rate, idle_bytes = metric_values(timeline, names).values()
         rows.append(
             DecodeRow(
                 each.allocator,

@@ -9,7 +9,7 @@ from typing import Any
 
 from memscope.errors import MemscopeError
 from memscope.units import format_bytes
-from memscope_runners.bench.decoding import Run, figure_values, run_decoder, run_recorded
+from memscope_runners.bench.decoding import Run, metric_values, run_decoder, run_recorded
 from memscope_runners.bench.machine import describe_machine, measure_link
 from memscope_runners.memory.choice import make_device
 from memscope_runners.memory.device import Device
@@ -22,7 +22,7 @@ SEED_LAYERS = 28
 SEED_KEEPS = (27, 26, 20, 12, 4, 1)
 PINNED_KEEPS = (26, 24, 20, 12, 8, 4, 2)  # 24, 8 and 2 have the peaks of past 12, 4 and 1
 OTHER_KEEPS = (27, 20, 12, 4)
-FIGURES = (
+METRICS = (
     "residency.entries_at_step_end",
     "residency.peak_entries",
     "residency.uploads_per_step",
@@ -141,7 +141,7 @@ class Curve:
     def measure(
         self, settings: Sequence[Settings], rounds: int, progress: Callable[[str, int, int], None]
     ) -> CostCurve:
-        """One recorded run of each for its figures, then `rounds` for the clock."""
+        """One recorded run of each for its metrics, then `rounds` for the clock."""
         host = open_host_slabs(self._checkpoint, self._device, progress=progress)
         try:
             return self._measure(settings, rounds, progress, host)
@@ -161,7 +161,7 @@ class Curve:
         for each in settings:
             run, timeline = run_recorded(checkpoint, each, host, self._tokens)
             runs.append(run)
-            values.append(figure_values(timeline, FIGURES))
+            values.append(metric_values(timeline, METRICS))
             progress("runs", done := done + 1, total)
         for _ in range(rounds):
             self._time_link(host)
@@ -203,7 +203,7 @@ class Curve:
             min(times),
         )
         for each, run, value, again, ms in zip(settings, runs, values, timed, times, strict=True):
-            uploads, held = value["residency.uploads_per_step"], value[FIGURES[0]]
+            uploads, held = value["residency.uploads_per_step"], value[METRICS[0]]
             link_ms = None if rate is None else (uploads or 0) * slab_bytes / rate * 1e3
             yield CurveRow(
                 policy=each.policy,

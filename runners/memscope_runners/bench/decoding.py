@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from time import perf_counter_ns
 
-from memscope.analysis.metrics.figures import figures
+from memscope.analysis.metrics.table import metrics
 from memscope.analysis.timeline.timeline import Timeline, read_timeline
 from memscope.reader.recording import Recording
 from memscope.recorder.recorder import Recorder, record
@@ -83,9 +83,9 @@ def run_recorded(
             return run, read_timeline(recording)
 
 
-def figure_values(timeline: Timeline, names: Sequence[str]) -> dict[str, float | None]:
-    """Figures by their names."""
-    measured = figures(timeline)
+def metric_values(timeline: Timeline, names: Sequence[str]) -> dict[str, float | None]:
+    """Metrics by their names."""
+    measured = metrics(timeline)
     return {name: measured[name].value for name in names}
 
 

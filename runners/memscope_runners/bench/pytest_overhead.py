@@ -45,7 +45,7 @@ class PytestOverhead:
         return asdict(self) | {"limits": limits}
 
     def rows(self) -> list[tuple[str, ...]]:
-        """What, figure, bound: for people."""
+        """What, metric, bound: for people."""
         return [
             (f"{self.tests} trivial tests without the plugin, s", str(self.without_s), ""),
             ("with the plugin idle, s", str(self.idle_s), ""),

@@ -52,7 +52,7 @@ LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """Every figure of one run of the bench."""
+    """Every metric of one run of the bench."""
 
     emit_ns: float
     guard_ns: float

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class DeviceOutOfMemory(Exception):
-    """An allocation that the device or its limit has no room for; every figure in bytes.
+    """An allocation that the device or its limit has no room for; every metric in bytes.
 
     `requested` is None where a library asked, and does not say for how much. `reserved`: what this
     process took of the device, `allocated` among it; `free`: what the device said that it has left.
@@ -60,7 +60,7 @@ class DeviceOutOfMemory(Exception):
             f"{format_bytes(self.reserved)} of {format_bytes(limit)} are handed out"
         )
 
-    def figures(self) -> dict[str, Any]:
+    def metrics(self) -> dict[str, Any]:
         """What the `oom` row carries as its data."""
         return {
             "scope": "engine",

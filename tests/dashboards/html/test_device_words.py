@@ -18,17 +18,17 @@ def section(page: str, name: str) -> str:
 
 def test_without_a_gpu_one_line_says_what_is_absent(tmp_path: Path) -> None:
     verdicts = section(page_of(record_seconds(tmp_path / "run.mscope")), "verdicts")
-    absent = "No GPU is recorded; 26 figures of device memory are absent, so 12 default limits are "
+    absent = "No GPU is recorded; 26 metrics of device memory are absent, so 12 default limits are "
     assert f"{absent}not judged." in text_of(verdicts)
     for name in ("memory.peak_ratio", "kv.peak_utilisation", "growth.allocated"):
         assert name not in verdicts
     assert "oom.request_rate" in verdicts, "what no device would change has its own reason"
 
 
-def test_every_absent_figure_has_its_reason_further_down(tmp_path: Path) -> None:
-    figures = section(page_of(record_seconds(tmp_path / "run.mscope")), "figures")
-    assert "memory.peak_ratio" in figures
-    assert "No device is recorded." in figures
+def test_every_absent_metric_has_its_reason_further_down(tmp_path: Path) -> None:
+    metrics = section(page_of(record_seconds(tmp_path / "run.mscope")), "metrics")
+    assert "memory.peak_ratio" in metrics
+    assert "No device is recorded." in metrics
 
 
 def test_with_a_gpu_each_limit_has_its_reason(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from memscope.analysis.summary.residency_map import ResidencyMap, read_residency
 from memscope.analysis.timeline.timeline import Timeline, read_timeline
 from memscope.reader.recording import open_recording
 from memscope_dashboards.html.chart import ByteAxis, thin
-from memscope_dashboards.html.figures import draw_charts
+from memscope_dashboards.html.charts import draw_charts
 from memscope_dashboards.html.residency_chart import draw_residency
 
 

@@ -71,28 +71,28 @@ def test_page_is_whole_and_small_for_every_recording(name: str, tmp_path: Path) 
     assert page.startswith("<!doctype html>")
     assert page.endswith("</html>\n")
     assert len(page.encode()) < 3_000_000
-    for section in ("verdicts", "figures", "charts", "facts"):
+    for section in ("verdicts", "metrics", "charts", "facts"):
         assert f'<section id="{section}">' in page
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_every_figure_is_the_one_of_the_summary(name: str, tmp_path: Path) -> None:
+def test_every_metric_is_the_one_of_the_summary(name: str, tmp_path: Path) -> None:
     recording = RUNS[name](tmp_path / "run.mscope")
     page, summary = page_of(recording), summary_of(recording)
     shown = {
-        html.unescape(figure): html.unescape(value)
-        for figure, value in re.findall(
+        html.unescape(metric): html.unescape(value)
+        for metric, value in re.findall(
             r'<th><code>([^<]*)</code></th><td class="value[^"]*">([^<]*)</td>', page
         )
     }
     absent = {True: "not measured", False: "not applicable"}
     assert shown == {
-        figure.name: (
-            absent[figure.is_applicable]
-            if figure.value is None
-            else format_value(figure.value, figure.unit)
+        metric.name: (
+            absent[metric.is_applicable]
+            if metric.value is None
+            else format_value(metric.value, metric.unit)
         )
-        for figure in summary.figures.values()
+        for metric in summary.metrics.values()
     }
 
 
@@ -186,7 +186,7 @@ def test_plotly_keeps_its_licence(tmp_path: Path) -> None:
     assert "Permission is hereby granted, free of charge" in text
 
 
-def test_page_up_to_a_step_holds_the_figures_of_that_step(tmp_path: Path) -> None:
+def test_page_up_to_a_step_holds_the_metrics_of_that_step(tmp_path: Path) -> None:
     recording = record_run(tmp_path / "run.mscope")
     page = page_of(recording, at="step:3")
     (work,) = [chart for chart in chart_data(page) if chart["id"] == "plot-work"]

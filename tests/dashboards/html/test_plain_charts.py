@@ -14,7 +14,7 @@ from memscope.analysis.summary.residency_map import read_residency_map
 from memscope.analysis.timeline.timeline import read_timeline
 from memscope.reader.recording import open_recording
 from memscope_dashboards.html.chart import Chart
-from memscope_dashboards.html.figures import draw_charts
+from memscope_dashboards.html.charts import draw_charts
 
 MIB = 1 << 20
 
@@ -138,4 +138,4 @@ def test_driver_calls_of_a_program_without_steps_are_drawn_by_the_second(tmp_pat
     assert work.title == "Driver calls in each second"
     assert work.figure is not None
     assert work.figure.layout.xaxis.title.text == "second"
-    assert work.note == "The shaded seconds are warm-up, which no figure counts."
+    assert work.note == "The shaded seconds are warm-up, which no metric counts."

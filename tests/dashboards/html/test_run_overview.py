@@ -97,7 +97,7 @@ def test_a_launcher_stands_behind_its_ranks(
     assert "1.00 s" not in glance
 
 
-def test_the_duration_of_steps_that_are_seconds_is_no_figure(
+def test_the_duration_of_steps_that_are_seconds_is_no_metric(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record_process(tmp_path / "run.mscope", 100, monkeypatch, steps=5, source="second")

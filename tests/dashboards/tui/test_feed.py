@@ -212,7 +212,7 @@ def test_the_warmup_that_was_asked_for_counts(path: Path) -> None:
     for warmup in (0, 3):
         summary = Feed(path, warmup_steps=warmup).poll().summary
         assert summary is not None
-        durations.append(summary.figures["step.duration_ms"].value)
+        durations.append(summary.metrics["step.duration_ms"].value)
     assert durations == [11.5, 13.0]
 
 

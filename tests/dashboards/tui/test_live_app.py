@@ -111,7 +111,7 @@ COUNTERS = {
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_figures_on_screen_are_those_of_the_summary_at_its_batch(
+async def test_metrics_on_screen_are_those_of_the_summary_at_its_batch(
     path: Path, tmp_path: Path, size: tuple[int, int]
 ) -> None:
     file = GrowingFile(path)
@@ -137,10 +137,10 @@ def summary_at(path: Path, batch: int) -> Summary:
 
 
 def written(summary: Summary, name: str) -> str:
-    figure = summary.figures[name]
-    if figure.value is None:
-        return "not measured" if figure.is_applicable else "not applicable"
-    return format_value(figure.value, figure.unit)
+    metric = summary.metrics[name]
+    if metric.value is None:
+        return "not measured" if metric.is_applicable else "not applicable"
+    return format_value(metric.value, metric.unit)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -218,7 +218,7 @@ async def test_hostile_names_stay_text(path: Path, size: tuple[int, int], name: 
         if len(name) < 10 and name.isprintable():
             assert name in text
         await pilot.press("v")
-        await until(pilot, lambda: "Figures" in screen_text(pilot))
+        await until(pilot, lambda: "Metrics" in screen_text(pilot))
 
 
 async def test_other_files_of_facts_of_any_shape_are_shown(path: Path) -> None:
@@ -265,7 +265,7 @@ async def test_control_c_leaves_every_screen(path: Path, screen: str) -> None:
         await until(pilot, lambda: not pilot.app.is_running)
 
 
-async def test_all_figures_and_help_open_and_close(path: Path) -> None:
+async def test_all_metrics_and_help_open_and_close(path: Path) -> None:
     recorded(path)
     async with live(path) as pilot:
         await until(pilot, lambda: shown_batch(pilot) == 5)
@@ -273,7 +273,7 @@ async def test_all_figures_and_help_open_and_close(path: Path) -> None:
         await until(pilot, lambda: type(pilot.app.screen).__name__ == "HelpScreen")
         await pilot.press("escape")
         await pilot.press("v")
-        await until(pilot, lambda: "Figures" in screen_text(pilot))
+        await until(pilot, lambda: "Metrics" in screen_text(pilot))
         assert "layers uploaded in a step" in screen_text(pilot)
         assert "Esc back" in screen_text(pilot)
         await pilot.press("escape")

@@ -95,11 +95,11 @@ async def test_what_is_known_comes_before_one_line_of_what_no_gpu_leaves_out(
         _, _, verdicts = text.partition("Verdicts")
         assert "✓ 1 pass" in verdicts
         assert "not measured" not in verdicts
-        assert verdicts.index("oom.engine_count") < verdicts.index("no GPU is recorded; 26 figures")
+        assert verdicts.index("oom.engine_count") < verdicts.index("no GPU is recorded; 26 metrics")
         for name in ("memory.peak_ratio", "kv.peak_utilisation", "growth.allocated"):
             assert name not in text
         await pilot.press("v")
-        await until(pilot, lambda: "Figures" in screen_text(pilot))
+        await until(pilot, lambda: "Metrics" in screen_text(pilot))
         text = screen_text(pilot)
         assert text.index("host.peak_bytes") < text.index("memory.peak_bytes")
 
@@ -173,7 +173,7 @@ async def test_a_window_without_a_weight_pool_gives_its_cells_to_others(tmp_path
         assert "peak layers" in text
 
 
-async def test_a_finished_recording_shows_layers_of_the_moment_of_its_figures(
+async def test_a_finished_recording_shows_layers_of_the_moment_of_its_metrics(
     tmp_path: Path,
 ) -> None:
     file = GrowingFile(tmp_path / "run.mscope")

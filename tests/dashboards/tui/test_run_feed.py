@@ -100,7 +100,7 @@ def test_a_process_that_grows_far_beyond_the_shown_one_takes_its_place(tmp_path:
     feed.close()
 
 
-async def test_sums_over_devices_and_figures_of_one_say_which_they_are(tmp_path: Path) -> None:
+async def test_sums_over_devices_and_metrics_of_one_say_which_they_are(tmp_path: Path) -> None:
     file = begin(tmp_path, 200, "run.mscope")
     hold(file, GIB)
     hold(file, 2 * GIB, device=1)

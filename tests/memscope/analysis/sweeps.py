@@ -122,8 +122,8 @@ class Sweeps:
             self.allocated -= SLAB_BYTES
             self._emit(events.DEVICE_FREE, step, layer, name="weight_pool", bytes=SLAB_BYTES)
 
-    def _sample(self, step: int, metric: str, size: int) -> None:
-        self._emit(events.SAMPLE, step, -1, name=metric, bytes=size)
+    def _sample(self, step: int, reading_name: str, size: int) -> None:
+        self._emit(events.SAMPLE, step, -1, name=reading_name, bytes=size)
 
     def _emit(self, kind: int, step: int, layer: int, **fields: object) -> None:
         self.now += 1

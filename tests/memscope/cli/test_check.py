@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from memscope import events
-from memscope.analysis.metrics.figures import FIGURES
-from memscope.analysis.metrics.metric_names import METRICS
+from memscope.analysis.metrics.table import METRICS
+from memscope.analysis.timeline.reading_names import READINGS
 from tests.memscope.analysis.build import event, fact
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.cli.conftest import Run
@@ -89,7 +89,7 @@ def test_limits_come_from_the_nearest_pyproject_that_has_some(
     assert memscope("check", whole).code == 1
 
 
-def test_the_nearer_limit_on_a_figure_counts(memscope: Run, whole: Path, tmp_path: Path) -> None:
+def test_the_nearer_limit_on_a_metric_counts(memscope: Run, whole: Path, tmp_path: Path) -> None:
     """Uploads are 8 a step: a limit of 7 is broken, one of 9 holds."""
 
     def code(*words: object) -> int:
@@ -107,7 +107,7 @@ def test_the_nearer_limit_on_a_figure_counts(memscope: Run, whole: Path, tmp_pat
     assert code("--limits", file) == 0
 
 
-def test_farther_limits_on_other_figures_stand(memscope: Run, whole: Path, tmp_path: Path) -> None:
+def test_farther_limits_on_other_metrics_stand(memscope: Run, whole: Path, tmp_path: Path) -> None:
     configure(tmp_path, f'limits = ["{BROKEN}"]')
     found = memscope("check", whole, *limits(KEPT))
     assert found.code == 1
@@ -117,12 +117,12 @@ def test_farther_limits_on_other_figures_stand(memscope: Run, whole: Path, tmp_p
 def test_what_could_not_be_judged_is_not_counted_as_broken(memscope: Run, tmp_path: Path) -> None:
     """Of a program without any device one default alone has a value."""
     path = write_recording(tmp_path / "plain.mscope", [fact("run.kind", "q8-decode")])
-    of_device = sum(len(row.limits) for row in FIGURES) - 2  # of errors and of requests
+    of_device = sum(len(row.limits) for row in METRICS) - 2  # of errors and of requests
     found = memscope("check", path)
     absent = f"so {of_device} default limits are not judged (--json lists them)"
     assert found.code == 0
     assert found.out.endswith(
-        "\nwithout a value: oom.request_rate\nno GPU is recorded; 26 figures of device memory are "
+        "\nwithout a value: oom.request_rate\nno GPU is recorded; 26 metrics of device memory are "
         f"absent, {absent}\n1 limit holds, 1 not applicable.\n"
     )
     found = memscope("check", path, *limits("oom.engine_count > 0", "memory.peak_bytes <= 1 B"))
@@ -144,7 +144,7 @@ def test_a_named_limit_on_an_absent_device_is_counted(memscope: Run, tmp_path: P
     assert "so 11 default limits are not judged" in found.out
 
 
-def test_a_limit_on_a_metric_names_the_device(memscope: Run, tmp_path: Path) -> None:
+def test_a_limit_on_a_reading_names_the_device(memscope: Run, tmp_path: Path) -> None:
     gpu = {"name": "H200", "kind": "cuda", "total_bytes": 80 << 30}
     rows = [fact(f"cuda.{device}", gpu) for device in (0, 1)]
     rows += [
@@ -156,10 +156,10 @@ def test_a_limit_on_a_metric_names_the_device(memscope: Run, tmp_path: Path) -> 
     path = write_recording(tmp_path / "two.mscope", rows)
     found = memscope("check", path, *limits("torch.reserved_bytes.peak <= 1 GiB"))
     assert "2.00 GiB (cuda:1, the highest of 2 GPUs)" in found.out
-    figures = json.loads(
+    metrics = json.loads(
         memscope("check", path, "--json", *limits("torch.reserved_bytes.peak <= 1 B")).out
     )
-    assert figures["figures"]["torch.reserved_bytes.peak"]["of"] == "cuda:1, the highest of 2 GPUs"
+    assert metrics["metrics"]["torch.reserved_bytes.peak"]["of"] == "cuda:1, the highest of 2 GPUs"
 
 
 def test_a_limit_that_does_not_apply_is_counted_as_such(memscope: Run, whole: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_limit_that_does_not_apply_is_counted_as_such(memscope: Run, whole: Pa
     ("text", "words"),
     [
         ("[tool.memscope]\nlimits = 3", "no list of texts"),
-        ('[tool.memscope]\nlimits = ["nothing"]', "is no figure 'nothing'"),
+        ('[tool.memscope]\nlimits = ["nothing"]', "is no metric 'nothing'"),
         ('[tool.memscope]\nlimit = ["a"]', "Did you mean limits?"),
         ("[tool.memscope", "cannot be read"),
     ],
@@ -193,7 +193,7 @@ def test_a_bad_limit_in_a_file_names_the_file(memscope: Run, whole: Path, tmp_pa
     assert "limits.toml: memory.peak_bytes is measured in bytes, not in 'ms'" in found.err
 
 
-def test_a_limit_on_a_metric_a_ratio_and_growth(memscope: Run, whole: Path) -> None:
+def test_a_limit_on_a_reading_a_ratio_and_growth(memscope: Run, whole: Path) -> None:
     holding = ("device.allocated_bytes.peak <= 6 KiB", "device.allocated_bytes.p95 <= 6 KiB")
     assert memscope("check", whole, *limits(*holding)).code == 0
     broken = memscope("check", whole, *limits("device.allocated_bytes.peak <= 5 KiB"))
@@ -207,7 +207,7 @@ def test_a_limit_on_a_metric_a_ratio_and_growth(memscope: Run, whole: Path) -> N
     assert "1 could not be judged" in growth.out
 
 
-def test_an_unmeasured_metric_breaks_it_with_its_reason(memscope: Run, whole: Path) -> None:
+def test_an_unmeasured_reading_breaks_it_with_its_reason(memscope: Run, whole: Path) -> None:
     found = memscope("check", whole, *limits("my.own.peak <= 3"))
     assert found.code == 1
     assert "not measured  my.own.peak <= 3  my.own is not in this recording" in found.out
@@ -225,7 +225,7 @@ def baseline(memscope: Run, whole: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_baseline_holds_until_a_figure_is_worse(
+def test_a_baseline_holds_until_a_metric_is_worse(
     memscope: Run, whole: Path, tmp_path: Path, baseline: Path
 ) -> None:
     found = memscope("check", whole, "--baseline", baseline)
@@ -354,17 +354,17 @@ def test_warmup_can_be_given(memscope: Run, whole: Path) -> None:
     assert memscope("check", whole, "--warm-up", "two").code == 2
 
 
-def test_list_names_every_figure_and_metric(memscope: Run) -> None:
+def test_list_names_every_metric_and_reading(memscope: Run) -> None:
     found = memscope("check", "--list")
     assert found.code == 0
     lines = found.out.splitlines()
-    for row in FIGURES:
+    for row in METRICS:
         (line,) = [line for line in lines if line.startswith(f"  {row.name} (")]
         assert row.unit in line
         assert all(default.limit in line for default in row.limits)
         assert " ".join(row.advice.split()) in " ".join(found.out.split())
-    for metric in METRICS:
-        assert f"  {metric.name} " in found.out
+    for reading_name in READINGS:
+        assert f"  {reading_name.name} " in found.out
     assert max(map(len, lines)) <= 100
 
 

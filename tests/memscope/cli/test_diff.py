@@ -50,7 +50,7 @@ def test_holders_stand_with_the_largest_growth_first(
     stacks = [(each["name"].split()[0], each["value"]) for each in found["holders"]["stack"]]
     assert stacks == [("leak", 80 * MIB), ("cache", -30 * MIB)]
     assert [each["value"] for each in found["holders"]["label"]] == [50 * MIB]
-    assert found["figures"]["diff.allocated_bytes"]["value"] == 50 * MIB
+    assert found["metrics"]["diff.allocated_bytes"]["value"] == 50 * MIB
     assert (found["kind"], found["state"]) == ("snapshots", "complete")
 
 
@@ -101,11 +101,11 @@ def test_peak_without_history_is_not_measured(memscope: Run, before: Path, tmp_p
     assert memscope("diff", before, bare).code == 0
 
 
-def test_recordings_are_compared_by_figure(memscope: Run, whole: Path, tmp_path: Path) -> None:
+def test_recordings_are_compared_by_metric(memscope: Run, whole: Path, tmp_path: Path) -> None:
     other = write_recording(tmp_path / "other.mscope", run_sweeps("past", 12, 2))
     found = json.loads(memscope("diff", whole, other, "--json").out)
     assert found["kind"] == "recordings"
-    change = found["figures"]["diff.residency.uploads_per_step"]
+    change = found["metrics"]["diff.residency.uploads_per_step"]
     assert (change["before"], change["after"], change["value"]) == (8.0, 10.0, 2.0)
     broken = memscope("diff", whole, other, "--limit", "diff.uploads_per_step <= 1 layers")
     assert broken.code == 1
@@ -127,15 +127,15 @@ def test_a_ratio_changes_by_points(memscope: Run, tmp_path: Path) -> None:
     words = " ".join(outcome.out.split())
     assert "allocator.cache_ratio +25.0 points +50.0% 50.0% → 75.0%" in words
     assert f"fail  {limit}  25.0 points" in outcome.out
-    figures = json.loads(memscope("diff", before, after, "--json").out)["figures"]
-    change = figures["diff.allocator.cache_ratio"]
+    metrics = json.loads(memscope("diff", before, after, "--json").out)["metrics"]
+    change = metrics["diff.allocator.cache_ratio"]
     assert (change["value"], change["unit"]) == (pytest.approx(0.25), "ratio")
 
 
 def test_partial_recording_is_said(memscope: Run, whole: Path, cut: Path) -> None:
     outcome = memscope("diff", whole, cut)
     assert outcome.code == 3
-    assert "figures (partial)" in outcome.out
+    assert "metrics (partial)" in outcome.out
     broken = memscope("diff", whole, cut, "--limit", "diff.uploads_per_step < 0")
     assert broken.code == 1
 
@@ -147,7 +147,7 @@ def test_partial_recording_is_said(memscope: Run, whole: Path, cut: Path) -> Non
         (["{before}", "nothing"], "cannot be read"),
         (["{before}", "{before}", "--limit", "peak <= 3"], "is no limit on a difference"),
         (["{before}", "{before}", "--limit", "diff.peak_bytes"], "is no limit on a difference"),
-        (["{before}", "{before}", "--limit", "diff.colour <= 3"], "There is no figure"),
+        (["{before}", "{before}", "--limit", "diff.colour <= 3"], "There is no metric"),
         (["{before}", "{before}", "--limit", "diff.peak_bytes <= 3 s"], "is measured in bytes"),
         (
             ["{before}", "{junk}"],
@@ -183,9 +183,9 @@ def test_names_from_a_file_obey_nothing(memscope: Run, before: Path, tmp_path: P
 
 def test_recorded_cases_differ_as_known(memscope: Run) -> None:
     found = memscope("diff", CASES / "shortage.pickle", CASES / "leak.pickle", "--json").out
-    figures = json.loads(found)["figures"]
-    assert figures["diff.reserved_bytes"]["value"] == 689_963_008 - 3_758_096_384
-    assert figures["diff.allocated_bytes"]["value"] == 335_544_320 - 3_758_096_384
+    metrics = json.loads(found)["metrics"]
+    assert metrics["diff.reserved_bytes"]["value"] == 689_963_008 - 3_758_096_384
+    assert metrics["diff.allocated_bytes"]["value"] == 335_544_320 - 3_758_096_384
 
 
 def test_growth_a_step_is_not_set_against_growth_a_second(memscope: Run, tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_growth_a_step_is_not_set_against_growth_a_second(memscope: Run, tmp_pat
     before = write_recording(tmp_path / "a.mscope", [fact("run.step_source", "second"), *rows])
     after = write_recording(tmp_path / "b.mscope", rows)
     found = json.loads(memscope("diff", before, after, "--json").out)
-    growth = found["figures"]["diff.growth.allocated"]
+    growth = found["metrics"]["diff.growth.allocated"]
     assert (growth["value"], growth["reason"]) == (None, "in bytes/s in the first recording")
     assert "in bytes/s in the first recording" in memscope("diff", before, after).out
     found = json.loads(memscope("diff", before, before, "--json").out)
-    assert found["figures"]["diff.growth.allocated"]["unit"] == "bytes/s"
+    assert found["metrics"]["diff.growth.allocated"]["unit"] == "bytes/s"

@@ -41,7 +41,7 @@ def head(out: str) -> list[str]:
     return out.split("\n\n")[1].splitlines()
 
 
-def test_what_changed_stands_before_the_figures(
+def test_what_changed_stands_before_the_metrics(
     memscope: Run, before: Path, tmp_path: Path
 ) -> None:
     changed = [fact("policy", {"policy": "pinned", "keep": 12, "prefetch": False})]
@@ -59,7 +59,7 @@ def test_what_changed_stands_before_the_figures(
     assert lines[1].endswith("not set → expandable_segments:True")
     assert lines[2].endswith("past → pinned")
     assert lines[4].endswith("yes → no")
-    assert out.index("settings and environment") < out.index("\nfigures")
+    assert out.index("settings and environment") < out.index("\nmetrics")
 
 
 def test_alike_names_what_was_compared(memscope: Run, before: Path) -> None:
@@ -93,7 +93,7 @@ def test_json_has_each_setting(memscope: Run, before: Path, tmp_path: Path) -> N
     after = record(tmp_path / "after.mscope", *SAID, fact("versions", {"torch": "2.10.0"}))
     found = json.loads(memscope("diff", before, after, "--json").out)
     settings = found["settings"]
-    assert list(found).index("settings") < list(found).index("figures")
+    assert list(found).index("settings") < list(found).index("metrics")
     assert settings["torch"] == {
         "before": "2.9.0",
         "after": "2.10.0",

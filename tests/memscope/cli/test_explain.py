@@ -145,7 +145,7 @@ def test_bar_keeps_every_part_and_its_length() -> None:
 
 def test_shares_beyond_the_card_are_named() -> None:
     explanation = Explanation(
-        "oversubscribed", "why", figures={"total": 2**34}, shares=(Share("torch", 2**35, "#"),)
+        "oversubscribed", "why", amounts={"total": 2**34}, shares=(Share("torch", 2**35, "#"),)
     )
     assert "card  16.00 GiB, and 32.00 GiB is in use" in explanation_lines(explanation)
 

@@ -82,7 +82,7 @@ def test_a_failure_says_limit_actual_and_what_to_do(memscope: Run, whole: Path) 
     assert str(whole) in (failure.text or "")
 
 
-def test_figures_are_properties(memscope: Run, whole: Path) -> None:
+def test_metrics_are_properties(memscope: Run, whole: Path) -> None:
     root = junit(memscope, whole)
     found = {each.attrib["name"]: each.attrib["value"] for each in root.iter("property")}
     assert found["residency.uploads_per_step"] == "8 layers"

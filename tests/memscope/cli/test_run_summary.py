@@ -81,8 +81,8 @@ def test_json_has_every_process(memscope: Run, server: Path) -> None:
     assert [process["pid"] for process in data["processes"]] == [100, 200]
     assert data["processes"][1]["device_peaks"] == {"cuda:0": GIB}
     child = data["processes"][1]["summary"]
-    assert child["figures"]["memory.peak_bytes"]["value"] == GIB
-    assert data["figures"]["memory.peak_bytes"]["value"] is None
+    assert child["metrics"]["memory.peak_bytes"]["value"] == GIB
+    assert data["metrics"]["memory.peak_bytes"]["value"] is None
 
 
 def test_the_holder_is_shown_first(memscope: Run, server: Path) -> None:
@@ -93,7 +93,7 @@ def test_the_holder_is_shown_first(memscope: Run, server: Path) -> None:
     assert table.index("  100 ") < table.index("  200 "), "the table is in the order of time"
 
 
-def test_two_figures_of_several_devices_say_what_they_are(memscope: Run, server: Path) -> None:
+def test_two_metrics_of_several_devices_say_what_they_are(memscope: Run, server: Path) -> None:
     recorder = begin(server.with_name("run.250.mscope"), "a", 250)
     for device, size in enumerate((GIB, 2 * GIB)):
         recorder.fact(f"cuda.{device}", {"kind": "cuda", "total_bytes": 140 * GIB})
@@ -106,10 +106,10 @@ def test_two_figures_of_several_devices_say_what_they_are(memscope: Run, server:
     data = json.loads(memscope("summary", server, "--json").out)
     held = data["processes"][2]
     assert held["device_bytes"] == sum(held["device_peaks"].values()) == 3 * GIB
-    figure = held["summary"]["figures"]["memory.peak_bytes"]
-    assert figure["value"] == held["device_peaks"]["cuda:1"]
-    assert figure["of"] == "cuda:1, the highest of 2 GPUs"
-    assert "of" not in data["processes"][1]["summary"]["figures"]["memory.peak_bytes"]
+    metric = held["summary"]["metrics"]["memory.peak_bytes"]
+    assert metric["value"] == held["device_peaks"]["cuda:1"]
+    assert metric["of"] == "cuda:1, the highest of 2 GPUs"
+    assert "of" not in data["processes"][1]["summary"]["metrics"]["memory.peak_bytes"]
 
 
 def test_child_named_alone_is_shown_alone(memscope: Run, server: Path) -> None:

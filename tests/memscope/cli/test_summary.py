@@ -30,7 +30,7 @@ def test_a_complete_recording(memscope: Run, whole: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cut", "damaged"])
-def test_partial_is_said_wherever_figures_are(
+def test_partial_is_said_wherever_metrics_are(
     memscope: Run, whole: Path, cut: Path, kind: str
 ) -> None:
     damage_batch(whole)
@@ -71,7 +71,7 @@ def test_steps_of_other_signs_are_left_out_and_the_others_keep_their_numbers(
 def test_json_says_the_same(memscope: Run, whole: Path) -> None:
     data = json.loads(memscope("summary", whole, "--json").out)
     assert data["state"] == "complete"
-    assert data["figures"]["residency.uploads_per_step"] == {"value": 8.0, "unit": "layers"}
+    assert data["metrics"]["residency.uploads_per_step"] == {"value": 8.0, "unit": "layers"}
 
 
 @pytest.mark.parametrize(
@@ -227,17 +227,17 @@ def program_on_the_host(path: Path, *more: Event) -> Path:
 
 def test_of_a_program_without_a_gpu_what_is_known_stands_out(memscope: Run, tmp_path: Path) -> None:
     found = memscope("summary", program_on_the_host(tmp_path / "run.mscope"))
-    figures = json.loads(memscope("summary", tmp_path / "run.mscope", "--json").out)["figures"]
-    absent = {name for name, figure in figures.items() if figure["value"] is None}
+    metrics = json.loads(memscope("summary", tmp_path / "run.mscope", "--json").out)["metrics"]
+    absent = {name for name, metric in metrics.items() if metric["value"] is None}
     grouped = absent - {"oom.request_rate"}
-    line = f"device     no GPU is recorded; {len(grouped)} figures of device memory are absent"
+    line = f"device     no GPU is recorded; {len(grouped)} metrics of device memory are absent"
     assert f"{line} (--json lists them)\n" in found.out
-    for name in figures:
+    for name in metrics:
         assert (name in found.out) is (name not in grouped), name
-    assert all(figures[name]["reason"] for name in grouped), "in --json each has its own"
+    assert all(metrics[name]["reason"] for name in grouped), "in --json each has its own"
 
 
-def test_reasons_of_other_figures_stay(memscope: Run, tmp_path: Path) -> None:
+def test_reasons_of_other_metrics_stay(memscope: Run, tmp_path: Path) -> None:
     path = write_recording(tmp_path / "run.mscope", [event(events.MARK, 1, name="up")])
     out = memscope("summary", path).out
     assert "  host.peak_bytes\n    host.rss_bytes is not sampled\n" in out

@@ -139,7 +139,7 @@ def write_program(path: Path, *sizes: int) -> Path:
     return write_recording(path, [fact("run.kind", "q8-decode"), *rows])
 
 
-def test_a_metric_that_a_limit_names_is_kept_and_compared(memscope: Run, tmp_path: Path) -> None:
+def test_a_reading_that_a_limit_names_is_kept_and_compared(memscope: Run, tmp_path: Path) -> None:
     path = tmp_path / "b.toml"
     usual = write_program(tmp_path / "usual.mscope", 100, 60)
     more = write_program(tmp_path / "more.mscope", 104, 60)
@@ -147,7 +147,7 @@ def test_a_metric_that_a_limit_names_is_kept_and_compared(memscope: Run, tmp_pat
     found = memscope(
         "check", usual, "--limit", "my.used_bytes.peak <= 200 MiB", "--write-baseline", path
     )
-    assert (found.code, "holds no memory figure" in found.err) == (0, False)
+    assert (found.code, "holds no memory metric" in found.err) == (0, False)
     words = ("--baseline", path, "--tolerance", "5%")
     assert [memscope("check", each, *words).code for each in (usual, more, most)] == [0, 0, 1]
 
@@ -179,7 +179,7 @@ def test_one_without_memory_says_so(memscope: Run, tmp_path: Path) -> None:
     for words in (("--write-baseline", path), ("--baseline", path)):
         found = memscope("check", program, *words)
         assert found.code == 0
-        assert found.err.count(f"memscope: {path} holds no memory figure") == 1
+        assert found.err.count(f"memscope: {path} holds no memory metric") == 1
 
 
 def test_help_says_what_it_does(memscope: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,8 +194,8 @@ def test_what_is_no_longer_in_it_is_named_with_why(
     memscope: Run, whole: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "b.toml"
-    metric, ratio = "my.used_bytes.peak", "my.used_bytes.end / my.used_bytes.peak"
-    limits = ["--limit", f"{metric} <= 1 GiB", "--limit", f"{ratio} <= 1"]
+    reading_name, ratio = "my.used_bytes.peak", "my.used_bytes.end / my.used_bytes.peak"
+    limits = ["--limit", f"{reading_name} <= 1 GiB", "--limit", f"{ratio} <= 1"]
     program = write_program(tmp_path / "usual.mscope", 100, 60)
     memscope("check", program, *limits, "--write-baseline", path)
     same = memscope("check", program, *limits, "--write-baseline", path, "--force")
@@ -204,8 +204,8 @@ def test_what_is_no_longer_in_it_is_named_with_why(
     lost = f"b.toml: baseline written; no longer in it: {ratio} (no limit names it)\n"
     assert lost in found.err
     found = memscope("check", whole, *limits[:2], "--write-baseline", path, "--force")
-    assert f"no longer in it: {metric} (not measured)" in found.err
-    assert metric not in read_baseline(path).sections["recording"]
+    assert f"no longer in it: {reading_name} (not measured)" in found.err
+    assert reading_name not in read_baseline(path).sections["recording"]
 
 
 def test_of_several_processes_each_names_its_own(

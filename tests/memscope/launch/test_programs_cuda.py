@@ -71,12 +71,12 @@ def sentences(folder: Path, work: str, steps: int = 250) -> list[str]:
     return [sentence for sentence in said if sentence.startswith(NAMES)]
 
 
-def test_leak_is_named_with_its_figure(tmp_path: Path) -> None:
+def test_leak_is_named_with_its_amount(tmp_path: Path) -> None:
     (said,) = sentences(tmp_path, KEPT)
     assert said.startswith("Leak: allocated memory grows by 4.00 MiB a step")
 
 
-def test_fragmentation_is_named_with_its_figure(tmp_path: Path) -> None:
+def test_fragmentation_is_named_with_its_amount(tmp_path: Path) -> None:
     (said,) = sentences(tmp_path, EVER_LARGER)
     assert said.startswith("Fragmentation:")
     assert "GiB" in said

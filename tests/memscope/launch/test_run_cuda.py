@@ -49,7 +49,7 @@ def test_summary_names_the_spawned_child_and_its_gib(tmp_path: Path) -> None:
     assert data["holder"] == int(ended.out)
     parent, child = data["processes"]  # type: ignore[misc]
     assert parent["device_bytes"] is None
-    held = child["summary"]["figures"]["memory.peak_bytes"]["value"]
+    held = child["summary"]["metrics"]["memory.peak_bytes"]["value"]
     assert abs(held - GIB) <= GIB / 100
 
 

@@ -11,7 +11,7 @@ from tests.memscope.pytest_plugin.program import RunTests, limited
 
 WRITE = ("--memscope-write-baseline", "base.toml")
 COMPARE = ("--memscope-baseline", "base.toml")
-FIGURE = "residency.uploads_per_step"
+METRIC = "residency.uploads_per_step"
 
 
 def marked(uploads: int, arguments: str = "baseline=True", name: str = "test_it") -> str:
@@ -33,7 +33,7 @@ def test_baseline_is_for_people(baseline: Path) -> None:
     assert '"residency.uploads_per_step" = "4 layers"' in text
 
 
-def test_a_metric_of_the_mark_is_written(run_tests: RunTests, pytester: pytest.Pytester) -> None:
+def test_a_reading_of_the_mark_is_written(run_tests: RunTests, pytester: pytest.Pytester) -> None:
     run_tests(limited("host.rss_bytes.peak <= 1 TiB"), *WRITE).assert_outcomes(passed=1)
     text = (pytester.path / "base.toml").read_text()
     assert '"host.rss_bytes.peak" = { value = ' in text
@@ -68,7 +68,7 @@ def test_worse_than_the_baseline_fails(run_tests: RunTests, uploads: int, outcom
 @pytest.mark.usefixtures("baseline")
 def test_failure_names_the_baseline(run_tests: RunTests) -> None:
     result = run_tests(marked(5), *COMPARE)
-    result.stdout.fnmatch_lines([f"memscope: {FIGURE} = 5 layers, baseline 4 layers + 5 %*"])
+    result.stdout.fnmatch_lines([f"memscope: {METRIC} = 5 layers, baseline 4 layers + 5 %*"])
 
 
 @pytest.mark.usefixtures("baseline")
@@ -103,7 +103,7 @@ def test_pyproject_names_the_baseline(run_tests: RunTests, pytester: pytest.Pyte
 
 @pytest.mark.usefixtures("baseline")
 def test_marked_tests_are_compared_unless_they_say_no(run_tests: RunTests) -> None:
-    limit = f"'{FIGURE} <= 8'"
+    limit = f"'{METRIC} <= 8'"
     run_tests(marked(5, limit), *COMPARE).assert_outcomes(failed=1)
     run_tests(marked(5, f"{limit}, baseline=False"), *COMPARE).assert_outcomes(passed=1)
     unmarked = "def test_it():\n    assert memscope.active_recorder() is None\n"
@@ -112,7 +112,7 @@ def test_marked_tests_are_compared_unless_they_say_no(run_tests: RunTests) -> No
 
 @pytest.mark.usefixtures("baseline")
 def test_absolute_limit_counts_beside_the_baseline(run_tests: RunTests) -> None:
-    run_tests(marked(4, f"'{FIGURE} <= 3', baseline=True"), *COMPARE).assert_outcomes(failed=1)
+    run_tests(marked(4, f"'{METRIC} <= 3', baseline=True"), *COMPARE).assert_outcomes(failed=1)
 
 
 @pytest.mark.usefixtures("baseline")
@@ -122,7 +122,7 @@ def test_unknown_test_skips_only_where_it_must_be_known(run_tests: RunTests) -> 
     result.stdout.fnmatch_lines(
         ["SKIPPED *base.toml has nothing of test_it.py::test_new: write it *"]
     )
-    body = marked(4, f"'{FIGURE} <= 8'", name="test_new")
+    body = marked(4, f"'{METRIC} <= 8'", name="test_new")
     run_tests(body, *COMPARE).assert_outcomes(passed=1)
     strict = run_tests(marked(4, name="test_new"), *COMPARE, "--memscope-strict")
     strict.assert_outcomes(failed=1)
@@ -145,7 +145,7 @@ def test_damaged_file_is_an_error_of_tests_that_need_it(
 
 
 def test_failed_tests_are_not_written(run_tests: RunTests, pytester: pytest.Pytester) -> None:
-    body = marked(4) + marked(5, f"'{FIGURE} <= 3'", name="test_over")
+    body = marked(4) + marked(5, f"'{METRIC} <= 3'", name="test_over")
     run_tests(body, *WRITE).assert_outcomes(passed=1, failed=1)
     text = (pytester.path / "base.toml").read_text()
     assert "test_it.py::test_it" in text
@@ -189,7 +189,7 @@ def test_median_is_compared(run_tests: RunTests) -> None:
     run_tests(body, *COMPARE).assert_outcomes(passed=1)
 
 
-METRIC = "host.rss_bytes.peak"
+READING = "host.rss_bytes.peak"
 
 
 @pytest.mark.parametrize("options", [(), ("-q",), ("-qq",)])
@@ -197,14 +197,14 @@ def test_writing_anew_names_what_is_no_longer_in_it(
     run_tests: RunTests, pytester: pytest.Pytester, options: tuple[str, ...]
 ) -> None:
     """Nothing goes without a word, nor with -q."""
-    run_tests(marked(4, f"'{METRIC} <= 1 TiB'"), *WRITE).assert_outcomes(passed=1)
+    run_tests(marked(4, f"'{READING} <= 1 TiB'"), *WRITE).assert_outcomes(passed=1)
     result = run_tests(marked(4), *WRITE, *options)
-    lost = f"no longer in the baseline: test_it.py::test_it: {METRIC} (no limit names it)"
+    lost = f"no longer in the baseline: test_it.py::test_it: {READING} (no limit names it)"
     result.stdout.fnmatch_lines([lost])
     if not options:
         anew = f"baseline: 1 test written to {pytester.path}/base.toml, 1 of them anew"
         result.stdout.fnmatch_lines([anew])
-    assert METRIC not in (pytester.path / "base.toml").read_text()
+    assert READING not in (pytester.path / "base.toml").read_text()
 
 
 @pytest.mark.parametrize(("name", "problem"), [("no/b.toml", "no folder"), (".", "is a folder")])

@@ -1,4 +1,4 @@
-"""The fixture ``memscope_measurement``: figures of the body to assert on."""
+"""The fixture ``memscope_measurement``: metrics of the body to assert on."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ USE = "def test_it(memscope_measurement):\n    decode()\n    assert memscope_mea
         ("['host.rss_bytes.peak / host.rss_bytes.min'] >= 1", "passed"),
         ("['torch.reserved_bytes.peak / torch.allocated_bytes.peak'] < 2", "skipped"),
         ("['memory.peak_bytes'] < 2**30", "skipped"),
-        (".figure('memory.peak_bytes').value is None", "passed"),
-        (".figure('memory.peak_bytes').reason == 'no device is recorded'", "passed"),
-        ("['no.figure'] < 1", "failed"),
+        (".metric('memory.peak_bytes').value is None", "passed"),
+        (".metric('memory.peak_bytes').reason == 'no device is recorded'", "passed"),
+        ("['no.metric'] < 1", "failed"),
     ],
 )
-def test_figures_can_be_asserted_on(run_tests: RunTests, assertion: str, outcome: str) -> None:
+def test_metrics_can_be_asserted_on(run_tests: RunTests, assertion: str, outcome: str) -> None:
     run_tests(USE + assertion + "\n").assert_outcomes(**{outcome: 1})
 
 
-def test_unmeasured_figure_says_why(run_tests: RunTests) -> None:
+def test_unmeasured_metric_says_why(run_tests: RunTests) -> None:
     body = USE + "['memory.peak_bytes'] < 2**30\n"
     reason = "memscope: memory.peak_bytes: not measured, no device is recorded"
     run_tests(body, "-rs").stdout.fnmatch_lines([f"SKIPPED *{reason}"])
@@ -35,20 +35,20 @@ def test_unmeasured_figure_says_why(run_tests: RunTests) -> None:
     strict.stdout.fnmatch_lines([reason])
 
 
-def test_unknown_figure_says_what_was_meant(run_tests: RunTests) -> None:
+def test_unknown_metric_says_what_was_meant(run_tests: RunTests) -> None:
     result = run_tests(USE + "['residency.upload_per_step'] == 4\n")
-    result.stdout.fnmatch_lines(["*There is no figure 'residency.upload_per_step'. Did you mean *"])
+    result.stdout.fnmatch_lines(["*There is no metric 'residency.upload_per_step'. Did you mean *"])
 
 
-def test_figures_are_of_what_ran_until_then(run_tests: RunTests) -> None:
+def test_metrics_are_of_what_ran_until_then(run_tests: RunTests) -> None:
     result = run_tests(
         "def test_it(memscope_measurement):\n"
-        "    figure = memscope_measurement.figure\n"
-        "    assert figure('residency.uploads_per_step').value is None\n"
+        "    metric = memscope_measurement.metric\n"
+        "    assert metric('residency.uploads_per_step').value is None\n"
         "    decode(3)\n"
-        "    assert figure('residency.uploads_per_step').value == 3\n"
+        "    assert metric('residency.uploads_per_step').value == 3\n"
         "    decode(8)\n"
-        "    assert figure('residency.uploads_per_step').value > 3\n"
+        "    assert metric('residency.uploads_per_step').value > 3\n"
     )
     result.assert_outcomes(passed=1)
 
@@ -78,7 +78,7 @@ def test_fixture_of_a_fixture_measures_the_body(run_tests: RunTests) -> None:
     result = run_tests(
         "@pytest.fixture\n"
         "def measured(memscope_measurement):\n"
-        "    assert memscope_measurement.figure('residency.uploads_per_step').value is None\n"
+        "    assert memscope_measurement.metric('residency.uploads_per_step').value is None\n"
         "    return memscope_measurement\n"
         "def test_it(measured):\n"
         "    decode()\n"

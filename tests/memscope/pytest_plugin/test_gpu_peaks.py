@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memscope.analysis.timeline.timeline import peak_moment
+from memscope.analysis.timeline import peak_moment
 from tests.memscope.pytest_plugin.program import RunTests
 
 # Torch's caching allocator as far as its counters go: what is freed stays reserved.

@@ -37,7 +37,7 @@ def test_two_markers_of_one_function_both_count(run_tests: RunTests) -> None:
     result.assert_outcomes(passed=1, failed=2)
 
 
-def test_nearest_marker_decides_for_its_figure(run_tests: RunTests) -> None:
+def test_nearest_marker_decides_for_its_metric(run_tests: RunTests) -> None:
     result = run_tests(
         "pytestmark = pytest.mark.memscope('residency.uploads_per_step <= 2')\n"
         "@pytest.mark.memscope('residency.uploads_per_step <= 3')\n"
@@ -68,7 +68,7 @@ def test_parameter_decides_before_its_function(run_tests: RunTests) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ("'residency.upload_per_step <= 3'", "There is no figure 'residency.upload_per_step'*"),
+        ("'residency.upload_per_step <= 3'", "There is no metric 'residency.upload_per_step'*"),
         ("'memory.peak_bytes <= 2 XB'", "memory.peak_bytes is measured in bytes, not in 'XB'*"),
         ("'memory.peak_bytes <= lots'", "memory.peak_bytes is measured in bytes*"),
         ("'memory.peak_bytes <= 1e999 B'", "*finite*"),
@@ -103,17 +103,17 @@ def test_bad_marker_fails_its_test_alone(run_tests: RunTests, arguments: str, pr
 @pytest.mark.parametrize(
     ("source", "line"),
     [
-        ("pytestmark = pytest.mark.memscope('no.figure <= 1')\n\ndef test_it(): pass\n", 0),
+        ("pytestmark = pytest.mark.memscope('no.metric <= 1')\n\ndef test_it(): pass\n", 0),
         (
             "@pytest.mark.parametrize('x', [\n"
             "    1,\n"
-            "    pytest.param(2, marks=pytest.mark.memscope('no.figure <= 1')),\n"
+            "    pytest.param(2, marks=pytest.mark.memscope('no.metric <= 1')),\n"
             "])\n"
             "def test_it(x): pass\n",
             2,
         ),
         (
-            "LIMIT = '.'.join(['no', 'figure <= 1'])\n"
+            "LIMIT = '.'.join(['no', 'metric <= 1'])\n"
             "@pytest.mark.memscope(LIMIT)\n"
             "def test_it(): pass\n",
             1,
@@ -124,4 +124,4 @@ def test_bad_limit_names_its_line(run_tests: RunTests, source: str, line: int) -
     result = run_tests(source)
     assert result.parseoutcomes()["errors"] == 1
     place = f"test_it.py:{FIRST_LINE + line}"
-    result.stdout.fnmatch_lines([f"memscope: {place}: There is no figure 'no.figure'*"])
+    result.stdout.fnmatch_lines([f"memscope: {place}: There is no metric 'no.metric'*"])

@@ -62,9 +62,9 @@ def test_torch_error_is_explained_from_its_text(
 def test_recorded_error_is_explained_from_the_recording(run_tests: RunTests) -> None:
     emit = (
         "    GIB = 1 << 30\n"
-        "    figures = dict(free=GIB, allocated=70 * GIB, reserved=71 * GIB, total=80 * GIB)\n"
+        "    metrics = dict(free=GIB, allocated=70 * GIB, reserved=71 * GIB, total=80 * GIB)\n"
         "    memscope.active_recorder().emit(\n"
-        "        events.OOM, 3, bytes=2 * GIB, data={'scope': 'engine', **figures})\n"
+        "        events.OOM, 3, bytes=2 * GIB, data={'scope': 'engine', **metrics})\n"
         "    raise MemoryError"
     )
     body = limited("driver.calls_per_step == 0", f"hold()\n{emit}")

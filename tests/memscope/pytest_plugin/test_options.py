@@ -52,7 +52,7 @@ def test_pyproject_limits_every_test(run_tests: RunTests, configure: Path) -> No
         ("driver.calls_per_step == 0", OVER, FINE, FINE, "failed"),
     ],
 )
-def test_nearest_source_decides_for_a_figure(
+def test_nearest_source_decides_for_a_metric(
     run_tests: RunTests,
     configure: Path,
     marker: str | None,
@@ -129,7 +129,7 @@ def test_output_keeps_all_recordings(run_tests: RunTests, pytester: pytest.Pytes
     ("options", "problem"),
     [
         (("--memscope-limit", "memory.peak_bytes <= 1 XB"), "*not in 'XB'*"),
-        (("--memscope-limit", "no.figure <= 1"), "*There is no figure 'no.figure'*"),
+        (("--memscope-limit", "no.metric <= 1"), "*There is no metric 'no.metric'*"),
         (("--memscope-limits", "absent.toml"), "*absent.toml does not exist*"),
         (("--memscope-baseline", "absent.toml"), "*absent.toml does not exist*"),
         (("--memscope-tolerance", "much"), "*'much' is no tolerance*"),

@@ -125,7 +125,7 @@ def test_skip_and_xfail_stay_what_they_are(run_tests: RunTests, pytester: pytest
         + "@pytest.mark.xfail(strict=True)\n"
         + limited("residency.uploads_per_step <= 3").replace("test_it", "test_broken")
         + "@pytest.mark.skip\n"
-        + limited("no.figure <= 3").replace("test_it", "test_never")
+        + limited("no.metric <= 3").replace("test_it", "test_never")
     )
     result.assert_outcomes(skipped=2, xfailed=1)
 

@@ -77,15 +77,15 @@ def test_artefact_holds_each_measured_test(
         "fail",
         "not measured",
     ]
-    uploads = [test["figures"]["residency.uploads_per_step"] for test in tests]
-    assert [figure["value"] for figure in uploads] == [2, 3, 4, 5, 4]
+    uploads = [test["metrics"]["residency.uploads_per_step"] for test in tests]
+    assert [metric["value"] for metric in uploads] == [2, 3, 4, 5, 4]
     assert uploads[0]["unit"] == "layers"
     assert all(Path(path).is_file() for test in tests for path in test["recordings"])
     result.stdout.fnmatch_lines([f"results: {pytester.path}/out/memscope-results.json"])
 
 
 @pytest.mark.parametrize("options", [(), WORKERS])
-def test_junit_has_figures_and_verdicts(
+def test_junit_has_metrics_and_verdicts(
     run_tests: RunTests, pytester: pytest.Pytester, options: tuple[str, ...]
 ) -> None:
     run_tests(FOUR, "--junit-xml", "junit.xml", *options)

@@ -109,8 +109,8 @@ def test_limit_counts_what_torch_reserved():
     buffer = device.malloc(64 * MIB, "weights")
     with pytest.raises(DeviceOutOfMemory) as caught:
         device.malloc(1, "weights")
-    figures = caught.value.figures()
-    assert figures["reserved"] == reserved + 64 * MIB == figures["limit"]
+    metrics = caught.value.metrics()
+    assert metrics["reserved"] == reserved + 64 * MIB == metrics["limit"]
     more = torch.empty(64 * MIB, dtype=torch.uint8, device="cuda")
     with pytest.raises(DeviceOutOfMemory):
         device.end_step(0, None)

@@ -158,7 +158,7 @@ def test_limit_counts_what_torch_reserved():
     device.malloc(400, "weights")
     with pytest.raises(DeviceOutOfMemory) as caught:
         device.malloc(1, "weights")
-    assert caught.value.figures() == {
+    assert caught.value.metrics() == {
         "scope": "engine",
         "free": 0,
         "allocated": 400,

@@ -18,7 +18,7 @@ def test_limit_is_exact():
     device.malloc(400, "weights")
     with pytest.raises(DeviceOutOfMemory) as caught:
         device.malloc(1, "kv")
-    assert caught.value.figures() == {
+    assert caught.value.metrics() == {
         "scope": "engine",
         "free": 0,
         "allocated": 1000,

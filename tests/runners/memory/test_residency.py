@@ -38,8 +38,8 @@ def upload_threads() -> Callable[[], list[threading.Thread]]:
     return find
 
 
-def samples(window: Window, metric: str) -> list[int | None]:
-    return [row.bytes for row in window.recorder.of(events.SAMPLE) if row.name == metric]
+def samples(window: Window, reading_name: str) -> list[int | None]:
+    return [row.bytes for row in window.recorder.of(events.SAMPLE) if row.name == reading_name]
 
 
 def test_upload_stands_before_the_layer_that_uses_it_and_in_its_step():
@@ -201,15 +201,15 @@ def test_close_twice_is_harmless():
 @pytest.mark.parametrize("unit", ["slab", "entry"])
 @pytest.mark.parametrize("allocator", ["pool", "naive"])
 @pytest.mark.parametrize("prefetch", [False, True])
-def test_out_of_memory_has_its_figures_and_leaves_the_counters_right(unit, allocator, prefetch):
+def test_out_of_memory_has_its_metrics_and_leaves_the_counters_right(unit, allocator, prefetch):
     limit = HEAD + 3 * SLAB + SLAB // 2
     window = Window(6, "past", 4, allocator, unit, prefetch, limit_bytes=limit)
     with pytest.raises(DeviceOutOfMemory) as caught:
         window.run(2)
-    figures = caught.value.figures()
-    assert figures["free"] == limit - figures["allocated"] < caught.value.requested
-    assert figures["limit"] == limit
-    assert figures["allocated"] == window.device.allocated_bytes if allocator == "pool" else True
+    metrics = caught.value.metrics()
+    assert metrics["free"] == limit - metrics["allocated"] < caught.value.requested
+    assert metrics["limit"] == limit
+    assert metrics["allocated"] == window.device.allocated_bytes if allocator == "pool" else True
     window.close()
     assert window.device.allocated_bytes == 0
     assert window.device.peak_bytes <= limit

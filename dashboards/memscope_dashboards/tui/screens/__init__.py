@@ -1,1 +1,1 @@
-"""What fills the terminal: the live view, all figures, help."""
+"""What fills the terminal: the live view, all metrics, help."""

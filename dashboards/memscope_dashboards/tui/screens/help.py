@@ -14,7 +14,7 @@ from memscope_dashboards.tui.run_feed import RunSnapshot
 
 KEYS = """\
 q  quit                       p  pause the view; reading goes on
-v  all figures and verdicts   ?  this help, Esc to close it
+v  all metrics and verdicts   ?  this help, Esc to close it
 m  the memory's ledger"""
 
 PROCESSES = "        [ ]  the process before, the next one"
@@ -32,8 +32,8 @@ LEDGER = """\
 Device: the ledger, its largest lines; m shows all
   ~ partial: it may be more, m says of what"""
 
-FIGURES = """\
-Steps are those after warm-up. Every figure is the one that
+METRICS = """\
+Steps are those after warm-up. Every metric is the one that
 `memscope summary --at batch:N` gives for the batch N at the top."""
 
 VERDICTS = """\
@@ -60,7 +60,7 @@ def _parts(found: RunSnapshot | None) -> Iterator[str]:
         yield WINDOW
     elif summary.ledgers:
         yield LEDGER
-    yield from (FIGURES, VERDICTS, PARTIAL)
+    yield from (METRICS, VERDICTS, PARTIAL)
 
 
 class HelpScreen(ModalScreen[None]):

@@ -1,4 +1,4 @@
-"""All figures with their definitions, and all verdicts with their reasons."""
+"""All metrics with their definitions, and all verdicts with their reasons."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from memscope.analysis.metrics.figure import Figure
-from memscope.analysis.metrics.figures import find_definition
+from memscope.analysis.metrics.metric import Metric
+from memscope.analysis.metrics.table import find_definition
 from memscope.text import clean
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, paragraph, rule, spread
-from memscope_dashboards.tui.reading import figure_text
+from memscope_dashboards.tui.reading import metric_text
 from memscope_dashboards.tui.screens.snapshot_screen import ScrollingScreen
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 from memscope_dashboards.tui.widgets.verdicts import ORDER, Verdicts
 
 
-class AllFigures(LinesWidget):
-    """Name, value and definition of each figure, those with a value first; the others' reason."""
+class AllMetrics(LinesWidget):
+    """Name, value and definition of each metric, those with a value first; the others' reason."""
 
     def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
         """See the class."""
         if snapshot.summary is None:
             return []
-        lines = [rule("Figures", (), width)]
-        found = snapshot.summary.figures.values()
-        for figure in sorted(found, key=lambda figure: figure.value is None):
-            lines += figure_lines(figure, width)
+        lines = [rule("Metrics", (), width)]
+        found = snapshot.summary.metrics.values()
+        for metric in sorted(found, key=lambda metric: metric.value is None):
+            lines += metric_lines(metric, width)
         return lines
 
 
-def figure_lines(figure: Figure, width: int) -> list[Line]:
-    """One figure."""
-    role = "dim" if figure.value is None else "strong"
-    name = (clean(figure.name, 120), "text")
-    definition = find_definition(figure.name)
+def metric_lines(metric: Metric, width: int) -> list[Line]:
+    """One metric."""
+    role = "dim" if metric.value is None else "strong"
+    name = (clean(metric.name, 120), "text")
+    definition = find_definition(metric.name)
     text = definition.definition if definition is not None else ""
-    text += f" ({figure.of})" if figure.of else ""
-    text += f" ({figure.reason})" if figure.reason else ""
-    head = spread((name,), ((figure_text(figure), role),), width)
+    text += f" ({metric.of})" if metric.of else ""
+    text += f" ({metric.reason})" if metric.reason else ""
+    head = spread((name,), ((metric_text(metric), role),), width)
     return [head, *paragraph(clean(text, 400), "dim", width, indent=2)]
 
 
-class FiguresScreen(ScrollingScreen):
+class MetricsScreen(ScrollingScreen):
     """Verdicts first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("v", "dismiss", "Back")]
@@ -54,4 +54,4 @@ class FiguresScreen(ScrollingScreen):
         verdicts = Verdicts()
         verdicts.with_reasons = ORDER
         yield verdicts
-        yield AllFigures()
+        yield AllMetrics()

@@ -1,4 +1,4 @@
-"""The figures that are watched while a program runs."""
+"""The metrics that are watched while a program runs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, Span, pad, rule, spread
 from memscope_dashboards.tui.reading import (
     can_exist,
-    figure_span,
-    figure_value,
-    find_figure,
+    find_metric,
     has_device,
+    metric_span,
+    metric_value,
 )
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 
@@ -58,10 +58,10 @@ Cell = tuple[str, Span]
 
 
 class Counters(LinesWidget):
-    """Figures over the steps after warm-up, in two columns; in one, and more, where it is tall.
+    """Metrics over the steps after warm-up, in two columns; in one, and more, where it is tall.
 
     Those of a residency window where there is one, else of torch's allocator and what is held now.
-    A figure that cannot be of such a program has no cell.
+    A metric that cannot be of such a program has no cell.
     """
 
     is_tall = False
@@ -81,26 +81,26 @@ def window_cells(snapshot: Snapshot) -> Iterator[Cell]:
     """Of a program with a window."""
     for label, name in COUNTERS + MORE_COUNTERS:
         if can_exist(snapshot, name):
-            yield label, figure_span(snapshot, name)
+            yield label, metric_span(snapshot, name)
 
 
 def program_cells(snapshot: Snapshot) -> Iterator[Cell]:
     """Of any other: without a device, nothing of the allocator's can be."""
     for label, name in PROGRAM_COUNTERS:
-        is_seen = figure_value(snapshot, name) is not None
+        is_seen = metric_value(snapshot, name) is not None
         if is_seen or (has_device(snapshot) and can_exist(snapshot, name)):
-            yield label + place(snapshot, name), figure_span(snapshot, name)
-    for label, metric in HELD:
-        size = snapshot.program.latest_bytes.get(metric)
+            yield label + place(snapshot, name), metric_span(snapshot, name)
+    for label, reading_name in HELD:
+        size = snapshot.program.latest_bytes.get(reading_name)
         if size is not None:
-            several = ", all GPUs" if metric in snapshot.program.on_several else ""
+            several = ", all GPUs" if reading_name in snapshot.program.on_several else ""
             yield f"{label} now{several}", (format_bytes(size), "text")
 
 
 def place(snapshot: Snapshot, name: str) -> str:
-    """The device that the figure ``name`` is of, where the process used several."""
-    figure = find_figure(snapshot, name)
-    return f", {figure.device}" if figure is not None and figure.device else ""
+    """The device that the metric ``name`` is of, where the process used several."""
+    metric = find_metric(snapshot, name)
+    return f", {metric.device}" if metric is not None and metric.device else ""
 
 
 def step_line(snapshot: Snapshot) -> Line:
@@ -113,13 +113,13 @@ def step_line(snapshot: Snapshot) -> Line:
 
 
 def cell_line(cell: Cell, width: int) -> Line:
-    """A label at the left, its figure at the right."""
+    """A label at the left, its metric at the right."""
     label, value = cell
     return spread(((label, "dim"),), (value,), width)
 
 
 def in_two_columns(cells: Sequence[Cell], width: int) -> list[Line]:
-    """Two figures a line."""
+    """Two metrics a line."""
     column = (width - 4) // 2
     lines = [cell_line(cell, column) for cell in cells]
     return [

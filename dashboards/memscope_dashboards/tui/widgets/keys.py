@@ -19,7 +19,7 @@ class Keys(LinesWidget):
         ("q", "quit"),
         ("p", "pause"),
         ("m", "memory"),
-        ("v", "all figures"),
+        ("v", "all metrics"),
         ("?", "help"),
     )
 

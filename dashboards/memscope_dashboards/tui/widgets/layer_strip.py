@@ -38,7 +38,7 @@ class LayerStrip(LinesWidget):
 
 
 def title(layers: LayerStates) -> str:
-    """Of which moment the states are: once a step has ended, its end, as the figures are."""
+    """Of which moment the states are: once a step has ended, its end, as the metrics are."""
     return "Layers now" if layers.step is None else f"Layers, step {layers.step:,}"
 
 

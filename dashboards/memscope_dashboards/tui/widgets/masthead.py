@@ -20,7 +20,7 @@ WIDE_FROM = 110
 
 
 class Masthead(LinesWidget):
-    """Two lines always, and a loud one for each thing that makes the figures less than whole."""
+    """Two lines always, and a loud one for each thing that makes the metrics less than whole."""
 
     is_paused = False
 
@@ -136,7 +136,7 @@ def alarms(snapshot: Snapshot) -> list[tuple[str, str]]:
     if snapshot.problem and summary is not None:
         found.append((clean(snapshot.problem, 240), "notice"))
     if summary is not None and summary.state.is_partial and not snapshot.is_catching_up:
-        found.append((f"PARTIAL, so figures may miss events. {summary.state}", "alarm"))
+        found.append((f"PARTIAL, so metrics may miss events. {summary.state}", "alarm"))
     return found + [(clean(sentence, 240), "alarm") for sentence in pressing(snapshot)]
 
 

@@ -6,7 +6,7 @@ from memscope.units import format_bytes
 from memscope_dashboards.tui.chart import bar
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, length, rule
-from memscope_dashboards.tui.reading import can_exist, figure_span, figure_value
+from memscope_dashboards.tui.reading import can_exist, metric_span, metric_value
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 
 PARTS = (
@@ -43,14 +43,14 @@ def peak_line(snapshot: Snapshot) -> Line:
     now: Line = () if allocated is None else (("now ", "dim"), (format_bytes(allocated), "text"))
     usable = snapshot.device.usable_bytes if snapshot.device else None
     limit: Line = ((" of ", "dim"), (format_bytes(usable), "text")) if usable else ()
-    ratio = figure_value(snapshot, RATIO)
-    share: Line = () if ratio is None else ((", ", "dim"), figure_span(snapshot, RATIO))
+    ratio = metric_value(snapshot, RATIO)
+    share: Line = () if ratio is None else ((", ", "dim"), metric_span(snapshot, RATIO))
     gap: Line = (("  ", ""),) if now else ()
     return (
         *now,
         *gap,
         ("peak ", "dim"),
-        figure_span(snapshot, "memory.peak_bytes"),
+        metric_span(snapshot, "memory.peak_bytes"),
         *limit,
         *share,
     )
@@ -58,7 +58,7 @@ def peak_line(snapshot: Snapshot) -> Line:
 
 def bar_line(snapshot: Snapshot, width: int) -> Line:
     """The bar: parts as far as they are measured, then what the device has left."""
-    sizes = [figure_value(snapshot, name) or 0.0 for name, *_ in PARTS]
+    sizes = [metric_value(snapshot, name) or 0.0 for name, *_ in PARTS]
     parts = [(size, glyph, role) for size, (_, _, glyph, role) in zip(sizes, PARTS, strict=True)]
     allocated = latest(snapshot, ALLOCATED) or sum(sizes)
     parts.append((allocated - sum(sizes), "▚", "other"))
@@ -70,7 +70,7 @@ def bar_line(snapshot: Snapshot, width: int) -> Line:
 def bar_end(snapshot: Snapshot) -> float | None:
     """What a full bar stands for: the limit, or the peak where that is too small to be seen."""
     usable = snapshot.device.usable_bytes if snapshot.device else None
-    peak = figure_value(snapshot, "memory.peak_bytes")
+    peak = metric_value(snapshot, "memory.peak_bytes")
     if usable and (peak is None or peak >= usable * LEAST_SHARE):
         return float(usable)
     return peak
@@ -82,7 +82,7 @@ def legend(snapshot: Snapshot, width: int) -> Line:
     for name, label, glyph, role in PARTS:
         if not can_exist(snapshot, name):
             continue
-        spans += [(f"{glyph} ", role), (f"{label} ", "dim"), figure_span(snapshot, name)]
+        spans += [(f"{glyph} ", role), (f"{label} ", "dim"), metric_span(snapshot, name)]
         spans.append(("  ", ""))
     other: Line = (("▚ ", "other"), ("other", "dim"))
     return (*spans, *other) if length((*spans, *other)) <= width else tuple(spans)
@@ -95,6 +95,6 @@ def is_up_to_peak(snapshot: Snapshot) -> bool:
     return bool(usable) and end is not None and end != usable
 
 
-def latest(snapshot: Snapshot, metric: str) -> int | None:
-    """The last reading of ``metric``; None where there is none."""
-    return snapshot.program.latest_bytes.get(metric)
+def latest(snapshot: Snapshot, reading_name: str) -> int | None:
+    """The last reading of that name; None where there is none."""
+    return snapshot.program.latest_bytes.get(reading_name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memscope.analysis.summary.program import MetricSeries
+from memscope.analysis.summary.program import ReadingSeries
 from memscope.text import clean
 from memscope.units import format_bytes, format_seconds, format_value
 from memscope_dashboards.tui.chart import Array, area, columns
@@ -17,7 +17,7 @@ from memscope_dashboards.tui.reading import can_exist
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 from memscope_dashboards.tui.widgets.memory_bar import ALLOCATED, bar_end
 
-METRICS = {
+READINGS = {
     ALLOCATED: ("device", "memory", 0),
     "torch.reserved_bytes": ("reserved", "memory", 1),
     "torch.allocated_bytes": ("allocated", "memory", 2),
@@ -33,7 +33,7 @@ METRICS = {
     "residency.in_flight_bytes": ("in flight", "count", 9),
 }
 UNKNOWN_RANK = 8
-OTHER_DEVICE = 10  # on top of a metric's rank
+OTHER_DEVICE = 10  # on top of a reading's rank
 LABEL_WIDTH = 12
 VALUES_WIDTH = 31
 MAX_CHART_HEIGHT = 6
@@ -77,23 +77,23 @@ class MemoryLines(LinesWidget):
 
 
 def memory_curves(snapshot: Snapshot) -> Iterator[Curve]:
-    """A curve for each metric in bytes and device, the known ones first."""
-    by_metric: dict[str, list[MetricSeries]] = {}
+    """A curve for each reading in bytes and device, the known ones first."""
+    by_reading: dict[str, list[ReadingSeries]] = {}
     for each in snapshot.program.series:
-        if each.metric.endswith("_bytes") and each.metric != "device.peak_bytes":
-            by_metric.setdefault(each.metric, []).append(each)
-    known = [name for name in METRICS if name in by_metric]
-    for name in known + [name for name in by_metric if name not in METRICS]:
-        fullest = max(by_metric[name], key=lambda each: each.series.peak)
-        for each in by_metric[name]:
+        if each.reading_name.endswith("_bytes") and each.reading_name != "device.peak_bytes":
+            by_reading.setdefault(each.reading_name, []).append(each)
+    known = [name for name in READINGS if name in by_reading]
+    for name in known + [name for name in by_reading if name not in READINGS]:
+        fullest = max(by_reading[name], key=lambda each: each.series.peak)
+        for each in by_reading[name]:
             yield memory_curve(each, bar_end(snapshot), is_fullest=each is fullest)
 
 
-def memory_curve(found: MetricSeries, end: float | None, *, is_fullest: bool) -> Curve:
+def memory_curve(found: ReadingSeries, end: float | None, *, is_fullest: bool) -> Curve:
     """Device bytes stand against the limit; the fullest device gives way last."""
-    name, readings = found.metric, found.series
+    name, readings = found.reading_name, found.series
     unknown = (clean(name.removesuffix("_bytes"), 24), "host", UNKNOWN_RANK)
-    label, role, rank = METRICS.get(name, unknown)
+    label, role, rank = READINGS.get(name, unknown)
     return Curve(
         label=label if found.device is None else f"{label[:9]} {found.device}",
         role=role,

@@ -10,7 +10,7 @@ from itertools import pairwise
 from memscope.analysis.diagnosis.advice import advise
 from memscope.analysis.diagnosis.balance import Balance, decide
 from memscope.analysis.diagnosis.card import card_shares
-from memscope.analysis.diagnosis.explanation import FIGURES, Explanation, Failure
+from memscope.analysis.diagnosis.explanation import AMOUNTS, Explanation, Failure
 from memscope.analysis.diagnosis.log.host import explain_host
 from memscope.analysis.diagnosis.log.incident import (
     Victim,
@@ -70,8 +70,8 @@ def _whole_context(reading: LogReading) -> LogContext:
     totals = {each.total for each in messages if each.total and not isinstance(each, NodeMessage)}
     if len(totals) == 1:
         context.accounts.setdefault("total", *totals)
-    for name, figure in (("host_limit", "limit"), ("host_held", "allocated")):
-        sizes = {getattr(kill, figure) for kill in _kills(reading)} - {None}
+    for name, amount in (("host_limit", "limit"), ("host_held", "allocated")):
+        sizes = {getattr(kill, amount) for kill in _kills(reading)} - {None}
         if len(sizes) == 1:
             context.accounts.setdefault(name, *sizes)
     jobs = {node.job for node in nodes if node.job}
@@ -104,7 +104,7 @@ def _failure(victim: Victim, explanation: Explanation) -> Failure:
         explanation.device,
         "" if explanation.device is None else explanation.device_name,
         explanation.diagnosis or "",
-        explanation.figures,
+        explanation.amounts,
         victim.line,
     )
 
@@ -133,7 +133,7 @@ def explain_message(message: Message, context: LogContext | None = None) -> Expl
         why=write_why(diagnosis, situation),
         device=message.device,
         device_name=situation.place.partition(" (")[0],
-        figures=_figures(message),
+        amounts=_amounts(message),
         shares=card_shares(balance),
         help=(*server_help(diagnosis, situation), *counsel.help),
         no_help=(*counsel.no_help, *server_no_help(diagnosis, situation)),
@@ -154,8 +154,8 @@ def _beside_pool(message: OomMessage, context: LogContext) -> XlaMessage:
     return XlaMessage(kind, message.backend, requested=message.requested, detail=name)
 
 
-def _figures(message: OomMessage) -> dict[str, int]:
-    sizes = {name: getattr(message, name) for name in FIGURES}
+def _amounts(message: OomMessage) -> dict[str, int]:
+    sizes = {name: getattr(message, name) for name in AMOUNTS}
     return {name: size.bytes for name, size in sizes.items() if size is not None}
 
 
@@ -171,7 +171,7 @@ def _message_notes(situation: Situation) -> tuple[str, ...]:
     notes = []
     message, balance = situation.message, situation.balance
     if message.has_unreadable_process:
-        notes.append("The driver gives no figure for this process: the one in the text is none.")
+        notes.append("The driver gives no number for this process: the one in the text is none.")
     if balance.is_own_process_renamed:
         notes.append(
             "The process listed by another pid is this program itself: it runs in a container."
@@ -183,7 +183,7 @@ def _message_notes(situation: Situation) -> tuple[str, ...]:
         )
     outside = balance.outside
     if outside is not None and outside < -(64 << 20) and message.free is not None:
-        notes.append("The figures add up to more than the card.")
+        notes.append("The numbers add up to more than the card.")
     return tuple(notes)
 
 
@@ -237,9 +237,9 @@ def _why_first(reading: LogReading, victims: list[Victim]) -> str:
         return "the first that torchrun saw fail"
     if has_comparable_times(victims):
         is_first = all(first.t_ns <= other.t_ns for other in others)
-        return "the first by the log's times" + ("" if is_first else " that gives figures")
+        return "the first by the log's times" + ("" if is_first else " that gives numbers")
     if any(other.line < first.line for other in others):
-        return "the first in the log that gives figures"
+        return "the first in the log that gives numbers"
     return "the first in the log" if reading.is_whole else "the first of those"
 
 

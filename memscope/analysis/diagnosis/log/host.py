@@ -26,14 +26,14 @@ def _kill(message: HostMessage, context: LogContext) -> Explanation:
     limit = message.limit or (context.accounts.get("host_limit") if message.is_container else None)
     held = message.allocated or context.accounts.get("host_held")
     sizes = {"limit": limit, "allocated": held}
-    figures = {name: size.bytes for name, size in sizes.items() if size is not None}
+    amounts = {name: size.bytes for name, size in sizes.items() if size is not None}
     return Explanation(
         diagnosis="not_device_memory",
-        why=_why(message, figures.get("limit"), figures.get("allocated")),
-        figures=figures,
-        help=tuple(_help(message, figures.get("limit"))),
+        why=_why(message, amounts.get("limit"), amounts.get("allocated")),
+        amounts=amounts,
+        help=tuple(_help(message, amounts.get("limit"))),
         no_help=NOT_THE_DEVICE,
-        unknown=tuple(_unknown(message, figures)),
+        unknown=tuple(_unknown(message, amounts)),
     )
 
 
@@ -62,10 +62,10 @@ def less_host_memory() -> Iterator[Advice]:
     yield Advice("memory-mapped data and weights (safetensors)", "no second copy in host memory")
 
 
-def _unknown(message: HostMessage, figures: dict[str, int]) -> Iterator[str]:
-    if message.is_container and "limit" not in figures:
+def _unknown(message: HostMessage, amounts: dict[str, int]) -> Iterator[str]:
+    if message.is_container and "limit" not in amounts:
         yield "the limit: `kubectl describe pod` and the line `memory: usage` of dmesg have it"
-    if "allocated" not in figures:
+    if "allocated" not in amounts:
         yield "how much it held: dmesg on its machine has it, as anon-rss"
     yield "what it held it for"
 

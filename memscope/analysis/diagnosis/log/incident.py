@@ -88,7 +88,7 @@ def weight(found: Found) -> int:
     if message.kind == "ray":  # its first lines tell nothing of the node
         return int(message.total is not None)
     if message.kind in ("torch", "async", "mps"):
-        return 2 if message.figures >= 3 or message.is_beyond_exabyte else 1
+        return 2 if message.amounts >= 3 or message.is_beyond_exabyte else 1
     return 2 if message.kind in ("nvml", "xla", "xla_compile", "tensorflow") else 1
 
 
@@ -109,12 +109,12 @@ def failure_starts(reading: LogReading) -> list[int]:
 
 
 def _may_be_same(found: Found, earlier: Found) -> bool:
-    """Whether no figure says that two messages are of two failures."""
+    """Whether no number says that two messages are of two failures."""
     message, other = found.message, earlier.message
     if None not in (message.device, other.device) and message.device != other.device:
         return False
-    if message.kind == other.kind and min(message.figures, other.figures) > 2:
-        return False  # a repeat would have the same figures, and counts once
+    if message.kind == other.kind and min(message.amounts, other.amounts) > 2:
+        return False  # a repeat would have the same numbers, and counts once
     requested, before = message.requested, other.requested
     if requested is None or before is None:
         return True

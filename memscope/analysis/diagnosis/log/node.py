@@ -22,19 +22,19 @@ def explain_node(message: NodeMessage, context: LogContext) -> Explanation:
     return Explanation(
         diagnosis="not_device_memory",
         why=f"Host memory, not the device: {write(message)}",
-        figures=_figures(message),
+        amounts=_amounts(message),
         help=(*help_(message), *less_host_memory()),
         no_help=NOT_THE_DEVICE,
         unknown=(*unknown(message, context), "what it was held for"),
     )
 
 
-def _figures(message: NodeMessage) -> dict[str, int]:
+def _amounts(message: NodeMessage) -> dict[str, int]:
     sizes = {"total": message.total, "free": message.free, "allocated": message.allocated}
-    figures = {name: size.bytes for name, size in sizes.items() if size is not None}
+    amounts = {name: size.bytes for name, size in sizes.items() if size is not None}
     if message.total is not None and message.share is not None:
-        figures["limit"] = int(message.total.bytes * message.share)
-    return figures
+        amounts["limit"] = int(message.total.bytes * message.share)
+    return amounts
 
 
 def _name(message: NodeMessage, otherwise: str) -> str:

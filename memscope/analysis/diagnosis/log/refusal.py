@@ -32,7 +32,7 @@ _OVERLARGE = "more than the card has"
 def explain_refusal(refusal: Refusal, context: LogContext) -> Explanation:
     """The explanation of one refusal."""
     diagnosis, why, counsel = _EXPLAIN[refusal.kind](refusal, context)
-    figures = {
+    amounts = {
         name: size.bytes
         for name in ("requested", "total", "free")
         if (size := getattr(refusal, name)) is not None
@@ -42,7 +42,7 @@ def explain_refusal(refusal: Refusal, context: LogContext) -> Explanation:
         why=why,
         device=refusal.device,
         device_name=_device_name(refusal),
-        figures=figures,
+        amounts=amounts,
         shares=_shares(refusal, context),
         help=counsel.help,
         no_help=counsel.no_help,
@@ -61,7 +61,7 @@ def _free(refusal: Refusal, context: LogContext) -> Explained:
     if total is None or free is None or wanted is None:
         return "unknown", "vLLM found less memory free than it wants.", Counsel()
     if total.bytes < max(free.bytes, wanted.bytes, 1):
-        return "unknown", "vLLM wants more than is free; its figures do not fit a card.", Counsel()
+        return "unknown", "vLLM wants more than is free; its numbers do not fit a card.", Counsel()
     used = total.bytes - free.bytes
     missing = max(wanted.bytes - free.bytes, 0)
     share = free.bytes * 100 // total.bytes / 100

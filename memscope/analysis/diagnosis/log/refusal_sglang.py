@@ -55,14 +55,14 @@ def explain_no_kv(refusal: Refusal, context: LogContext) -> Explained:
 def explain_unbalanced(refusal: Refusal, context: LogContext) -> Explained:
     """One card of several has less free."""
     least, local = refusal.free, refusal.available
-    figures = (
+    amounts = (
         f" One has {torch_size(least.bytes)} free and another {torch_size(local.bytes)}."
         if least and local
         else ""
     )
     why = (
         f"SGLang found its cards unequally free: something else holds memory on one of "
-        f"them.{figures}"
+        f"them.{amounts}"
     )
     missing = max(local.bytes - least.bytes, 0) if least and local else None
     return (

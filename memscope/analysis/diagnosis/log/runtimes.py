@@ -22,7 +22,7 @@ def _wanted(message: RuntimeMessage) -> str:
     return torch_size(message.requested.bytes) if message.requested else "memory"
 
 
-def _figures(message: RuntimeMessage) -> dict[str, int]:
+def _amounts(message: RuntimeMessage) -> dict[str, int]:
     sizes = {"requested": message.requested, "free": message.free}
     return {name: size.bytes for name, size in sizes.items() if size is not None}
 
@@ -38,7 +38,7 @@ def _llama(message: RuntimeMessage) -> Explanation:
         ),
         device=message.device,
         device_name=name,
-        figures=_figures(message),
+        amounts=_amounts(message),
         help=tuple(_llama_help(message)),
         no_help=(_NOT_TORCH,),
         unknown=(f"what was free, and who held the rest: {WHO_HOLDS_IT}",),
@@ -73,7 +73,7 @@ def _onnxruntime(message: RuntimeMessage) -> Explanation:
     return Explanation(
         diagnosis=diagnosis,
         why=_onnxruntime_why(diagnosis, message),
-        figures=_figures(message),
+        amounts=_amounts(message),
         help=tuple(_onnxruntime_help(diagnosis)),
         no_help=(_NOT_TORCH,),
         unknown=("what its arena held, and whether on the device or the host",),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from memscope.analysis.diagnosis.counsel import WHO_HOLDS_IT
-from memscope.analysis.diagnosis.explanation import FIGURES, Advice, Explanation, Share
+from memscope.analysis.diagnosis.explanation import AMOUNTS, Advice, Explanation, Share
 from memscope.analysis.diagnosis.situation import torch_size
 from memscope.interop.oom_log.context import LogContext
 from memscope.interop.oom_log.formats.xla import XlaMessage
@@ -94,7 +94,7 @@ def explain_xla(message: XlaMessage, context: LogContext) -> Explanation:
         why=_why(diagnosis, pool),
         device=message.device,
         device_name=_device_name(message),
-        figures=_figures(pool),
+        amounts=_amounts(pool),
         shares=_shares(pool),
         help=tuple(_help(diagnosis, pool)),
         no_help=tuple(_no_help(pool)),
@@ -112,14 +112,14 @@ def _decide(pool: Pool) -> str:
     return "memory_fraction" if is_capped else "shortage"
 
 
-def _figures(pool: Pool) -> dict[str, int]:
-    sizes = {name: getattr(pool.message, name) for name in FIGURES}
-    figures = {name: size.bytes for name, size in sizes.items() if size is not None}
+def _amounts(pool: Pool) -> dict[str, int]:
+    sizes = {name: getattr(pool.message, name) for name in AMOUNTS}
+    amounts = {name: size.bytes for name, size in sizes.items() if size is not None}
     if pool.limit is not None:
-        figures["limit"] = pool.limit
+        amounts["limit"] = pool.limit
     if pool.in_use is not None:
-        figures["allocated"] = pool.in_use
-    return figures
+        amounts["allocated"] = pool.in_use
+    return amounts
 
 
 def _device_name(message: XlaMessage) -> str:

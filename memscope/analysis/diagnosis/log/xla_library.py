@@ -24,7 +24,7 @@ def explain_xla_library(message: XlaMessage, context: LogContext) -> Explanation
     return Explanation(
         diagnosis="unknown",
         why=_why(message),
-        figures={name: size.bytes for name, size in sizes.items() if size is not None},
+        amounts={name: size.bytes for name, size in sizes.items() if size is not None},
         help=tuple(_help(pool)),
         no_help=(
             Advice(f"{pool.variable} higher", "leaves less room beside the pool"),

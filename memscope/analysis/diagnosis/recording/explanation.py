@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memscope.analysis.diagnosis.advice import UNNAMED, advise
 from memscope.analysis.diagnosis.balance import Balance
 from memscope.analysis.diagnosis.card import card_shares
-from memscope.analysis.diagnosis.explanation import FIGURES, Advice, Explanation, Share
+from memscope.analysis.diagnosis.explanation import AMOUNTS, Advice, Explanation, Share
 from memscope.analysis.diagnosis.log.explain import explain_message, explain_reading
 from memscope.analysis.diagnosis.log.incident import victims_of
 from memscope.analysis.diagnosis.recording.host import within_host_limits
@@ -46,8 +46,8 @@ def explain_oom(recorded: RecordedOom, *, no_owners: str = "", no_map: str = "")
         "source": SOURCE,
         "device": max(recorded.oom.device, 0),
         "device_name": situation.device_name,
-        "figures": {
-            key: size.bytes for key in FIGURES if (size := getattr(message, key)) is not None
+        "amounts": {
+            key: size.bytes for key in AMOUNTS if (size := getattr(message, key)) is not None
         },
         "shares": _shares(recorded),
         "help": _help(recorded),

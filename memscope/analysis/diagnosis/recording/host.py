@@ -29,7 +29,7 @@ def within_host_limits(found: Explanation, timeline: Timeline) -> Explanation:
     return replace(
         found,
         why=f"{found.why} {_why(limit, timeline)}",
-        figures={**found.figures, "limit": limit},
+        amounts={**found.amounts, "limit": limit},
         help=help_,
         unknown=("how much of its address space was in use",),
     )

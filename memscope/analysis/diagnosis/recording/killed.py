@@ -32,7 +32,7 @@ class HostFull:
 
     @property
     def sentence(self) -> str:
-        """The figures."""
+        """The numbers."""
         share = f"{self.used_bytes / self.limit_bytes:.0%}".replace("%", " %")
         own = f"; the program itself held {format_bytes(self.own_bytes)}" if self.own_bytes else ""
         kills = f"; the kernel had killed {self.kills:,} of its group before" if self.kills else ""

@@ -60,7 +60,7 @@ class RecordedOom:
 
     @property
     def diagnosis(self) -> str:
-        """What the figures prove."""
+        """What the numbers prove."""
         by_counters = decide(self.balance)
         if by_counters in _OF_COUNTERS:
             return by_counters
@@ -115,7 +115,7 @@ def situation_of(message: OomMessage, device: int, timeline: Timeline) -> Situat
 
 def _message(oom: OutOfMemory) -> OomMessage:
     def size(key: str) -> Size | None:
-        value = as_count(oom.figures.get(key))
+        value = as_count(oom.counters.get(key))
         return Size(value) if value is not None and value < MAX_BYTES else None
 
     is_torch = oom.source == "observer"
@@ -167,7 +167,7 @@ def _growth(oom: OutOfMemory, timeline: Timeline) -> Growth | None:
 
 
 def growth_sentence(growth: Growth) -> str:
-    """What the steps kept, in figures."""
+    """What the steps kept, in numbers."""
     return (
         f"allocated memory grows by {torch_size(round(growth.slope))} a step over "
         f"{growth.steps:,.0f} steps, {torch_size(round(growth.rise_bytes))} in all"

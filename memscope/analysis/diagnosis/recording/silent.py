@@ -1,4 +1,4 @@
-"""Errors without figures, by the readings just before them: was the card full, and of what."""
+"""Errors without numbers, by the readings just before them: was the card full, and of what."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAME_NS = 500_000_000
 
 @dataclass(frozen=True, slots=True)
 class SilentError:
-    """An error without figures, its message filled with what was read ``age_ns`` before it.
+    """An error without numbers, its message filled with what was read ``age_ns`` before it.
 
     ``devices``: those that the error may be of; with several of them nothing is filled in.
     ``others``: the other processes on the card, () where the driver does not tell them from this
@@ -46,7 +46,7 @@ class SilentError:
 
     @property
     def message(self) -> OomMessage:
-        """With the readings as its figures."""
+        """With the readings as its numbers."""
         return self.situation.message
 
     @property
@@ -122,15 +122,15 @@ def read_silent(message: OomMessage, oom: OutOfMemory, timeline: Timeline) -> Si
     if len(devices) != 1:
         return SilentError(situation_of(message, oom.device, timeline), devices)
     (device,) = devices
-    metric = _free_metric(before, device)
-    filled = _fill(message, before, device, metric, timeline)
+    reading_name = _free_reading(before, device)
+    filled = _fill(message, before, device, reading_name, timeline)
     situation = situation_of(filled, device, timeline)
     others = before.others_on(device)
     splits = before.count("torch.inactive_split_bytes", device) or 0
     return SilentError(
         situation,
         devices,
-        before.age_ns(metric, device) or 0,
+        before.age_ns(reading_name, device) or 0,
         others,
         # Pages of expandable segments are given back one by one.
         split_bytes=0 if situation.context.has_expandable_segments else splits,
@@ -138,23 +138,23 @@ def read_silent(message: OomMessage, oom: OutOfMemory, timeline: Timeline) -> Si
     )
 
 
-def _free_metric(before: ReadingsBefore, device: int) -> str:
+def _free_reading(before: ReadingsBefore, device: int) -> str:
     """Of NVML and the CUDA runtime the one that was read; NVML where both were."""
     has_nvml = before.count("nvml.free_bytes", device) is not None
     return "nvml.free_bytes" if has_nvml else "mem_get_info.free_bytes"
 
 
 def _fill(
-    message: OomMessage, before: ReadingsBefore, device: int, metric: str, timeline: Timeline
+    message: OomMessage, before: ReadingsBefore, device: int, reading_name: str, timeline: Timeline
 ) -> OomMessage:
-    age_ns = before.age_ns(metric, device) or 0
+    age_ns = before.age_ns(reading_name, device) or 0
 
     def size(name: str) -> Size | None:
         count = before.count(name, device)
         is_older = (before.age_ns(name, device) or 0) > age_ns + SAME_NS
         return None if count is None or is_older else Size(count)
 
-    total = size("nvml.total_bytes") if metric.startswith("nvml.") else None
+    total = size("nvml.total_bytes") if reading_name.startswith("nvml.") else None
     known = timeline.count_fact(f"cuda.{device}", "total_bytes")
     process, reserved = size("nvml.process_bytes"), size("torch.reserved_bytes")
     listed = () if process else before.others.get(device, ())
@@ -164,7 +164,7 @@ def _fill(
         message,
         device=device,
         total=total or (Size(known) if known else None),
-        free=size(metric),
+        free=size(reading_name),
         allocated=size("torch.allocated_bytes"),
         reserved=reserved,
         process=process,

@@ -1,4 +1,4 @@
-"""What the readings before an error without figures say, and what follows from them."""
+"""What the readings before an error without numbers say, and what follows from them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from memscope.analysis.diagnosis.advice import advise
 from memscope.analysis.diagnosis.balance import CONTEXT_BYTES
 from memscope.analysis.diagnosis.card import card_shares
 from memscope.analysis.diagnosis.counsel import WHO_HOLDS_IT, Counsel
-from memscope.analysis.diagnosis.explanation import FIGURES, Advice, Explanation
+from memscope.analysis.diagnosis.explanation import AMOUNTS, Advice, Explanation
 from memscope.analysis.diagnosis.recording.silent import MAX_AGE_NS, SilentError
 from memscope.analysis.diagnosis.situation import lower_share, torch_size
 from memscope.analysis.timeline.oom_readings import name_processes
 from memscope.units import format_seconds
 
 _EMPTY_CACHE = "torch.cuda.empty_cache()"
-_NO_FIGURES = "The error itself prints no figures"
+_NO_AMOUNTS = "The error itself prints no numbers"
 _FIRST_ERROR = Advice("look at the first error in the log", "this one may follow from it")
 _BLOCKING = Advice("CUDA_LAUNCH_BLOCKING=1", "the traceback then shows the true place")
 
@@ -36,8 +36,8 @@ def explain_silent(found: Explanation, error: SilentError) -> Explanation:
         why=_why(error),
         device=message.device,
         device_name=error.situation.place.partition(" (")[0],
-        figures={
-            name: size.bytes for name in FIGURES if (size := getattr(message, name)) is not None
+        amounts={
+            name: size.bytes for name in AMOUNTS if (size := getattr(message, name)) is not None
         },
         shares=card_shares(error.situation.balance),
         help=counsel.help,
@@ -51,7 +51,7 @@ def _why(error: SilentError) -> str:
     room = f"{error.situation.place} had {_size(error.message.free)} free"
     moment = f"{format_seconds(error.age_ns / 1e9)} before the error {room}"
     asked = error.situation.wanted
-    tail = f"The error asked for {torch_size(asked)}" if asked else _NO_FIGURES
+    tail = f"The error asked for {torch_size(asked)}" if asked else _NO_AMOUNTS
     if error.diagnosis == "outside":
         return f"Memory outside torch: {moment}; {_holders(error)}. {tail}."
     if error.diagnosis == "torch_cache":
@@ -101,7 +101,7 @@ def _unknown_why(error: SilentError, moment: str, tail: str) -> str:
 
 
 def _holders(error: SilentError) -> str:
-    """Who held the card, in figures."""
+    """Who held the card, in numbers."""
     balance, message, others = error.situation.balance, error.message, error.others_bytes
     parts = []
     if others is not None:

@@ -1,4 +1,4 @@
-"""The figures of a snapshot as JSON. Counters have the names that torch and its cases give them."""
+"""The numbers of a snapshot as JSON. Counters have the names that torch and its cases give them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memscope.analysis.memory_map.fragmentation import Bucket
 
 
 def snapshot_details(found: SnapshotAnalysis) -> dict[str, Any]:
-    """Figures by name; null where the file does not say."""
+    """Numbers by name; null where the file does not say."""
     oom, growth, peak, counts = found.oom, found.growth, found.peak, found.counts
     is_growing = growth is not None and growth.is_growing
     return {

@@ -20,7 +20,7 @@ _TARGET = "memscope.analysis.diagnosis.snapshot.explain:explain_stream"
 
 @dataclass(frozen=True, slots=True)
 class SnapshotExplanation(Explanation):
-    """An explanation with the snapshot's figures (``details``), and its ``report`` as text."""
+    """An explanation with the snapshot's numbers (``details``), and its ``report`` as text."""
 
     details: dict[str, Any] = field(default_factory=dict)
     report: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ def explain_analysis(found: SnapshotAnalysis) -> Explanation:
 
     oom = found.oom
     free = oom.device_free_bytes if oom else None
-    figures = {
+    amounts = {
         "requested": oom.requested_bytes if oom else None,
         "free": free,
         "allocated": found.allocated_bytes,
@@ -99,7 +99,7 @@ def explain_analysis(found: SnapshotAnalysis) -> Explanation:
         why=snapshot_words.why(found),
         source="snapshot",
         device=found.device,
-        figures={name: value for name, value in figures.items() if value is not None},
+        amounts={name: value for name, value in amounts.items() if value is not None},
         device_name=f"device {found.device}, as far as the file says",
         shares=_shares(found),
         help=snapshot_advice.help_with(found),

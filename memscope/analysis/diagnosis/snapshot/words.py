@@ -11,7 +11,7 @@ from memscope.units import format_bytes
 
 
 def why(found: SnapshotAnalysis) -> str:
-    """The diagnosis with the figures that prove it."""
+    """The diagnosis with the numbers that prove it."""
     if found.oom is None:
         return _QUIET[found.diagnosis](found)
     return f"{_asked(found.oom)} {_REASONS[found.diagnosis or 'unknown'](found, found.oom)}"
@@ -135,7 +135,7 @@ def _private(found: SnapshotAnalysis, oom: OomMoment) -> str:
 
 
 def _grown(found: SnapshotAnalysis, oom: OomMoment) -> str:
-    return f"What the steps kept would have been enough for it: {_growth_figures(found)}."
+    return f"What the steps kept would have been enough for it: {_growth_amounts(found)}."
 
 
 def _too_large(found: SnapshotAnalysis, oom: OomMoment) -> str:
@@ -169,7 +169,7 @@ def _nothing_wrong(found: SnapshotAnalysis) -> str:
 
 
 def _quiet_growth(found: SnapshotAnalysis) -> str:
-    return f"No allocation failed yet, but {_growth_figures(found)}."
+    return f"No allocation failed yet, but {_growth_amounts(found)}."
 
 
 def _quiet_pending(found: SnapshotAnalysis) -> str:
@@ -210,7 +210,7 @@ def _held(found: SnapshotAnalysis) -> str:
     )
 
 
-def _growth_figures(found: SnapshotAnalysis) -> str:
+def _growth_amounts(found: SnapshotAnalysis) -> str:
     growth = found.growth
     assert growth is not None
     keeper = f", most of it from {growth.holders[0].name}" if growth.holders else ""
@@ -256,8 +256,8 @@ def _growth_note(found: SnapshotAnalysis) -> str | None:
     growth = found.growth
     if growth is None or not growth.is_growing:
         return None
-    figures = _growth_figures(found)
-    return f"{figures[0].upper()}{figures[1:]}."
+    amounts = _growth_amounts(found)
+    return f"{amounts[0].upper()}{amounts[1:]}."
 
 
 def _both_settings(found: SnapshotAnalysis) -> str | None:

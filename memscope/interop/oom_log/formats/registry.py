@@ -11,7 +11,7 @@ from memscope.interop.oom_log.formats import node as node_messages
 from memscope.interop.oom_log.formats import runtimes as runtime_messages
 from memscope.interop.oom_log.formats import servers as server_refusals
 from memscope.interop.oom_log.formats import torch as oom_formats
-from memscope.interop.oom_log.formats import torch_sizes as oom_figures
+from memscope.interop.oom_log.formats import torch_fields
 from memscope.interop.oom_log.formats import xla as xla_messages
 from memscope.interop.oom_log.formats.servers import Refusal
 from memscope.interop.oom_log.formats.torch import OomMessage
@@ -53,7 +53,7 @@ def parse(kind: str, text: str) -> Message | None:
         return node_messages.parse_node(kind, text)
     if kind in runtime_messages.NEEDLES:
         return runtime_messages.parse_runtime(kind, text)
-    return oom_figures.parse_message(kind, text)
+    return torch_fields.parse_message(kind, text)
 
 
 @lru_cache(maxsize=32)  # the ranks of a job say the same

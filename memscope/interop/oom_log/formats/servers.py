@@ -36,7 +36,7 @@ class Refusal:
     fitting: int | None = None
 
     @property
-    def figures(self) -> int:
+    def amounts(self) -> int:
         """How much the text says."""
         sizes = (self.requested, self.total, self.free, self.available)
         numbers = (self.utilization, self.wanted, self.fitting)

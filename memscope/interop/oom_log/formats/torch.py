@@ -18,7 +18,7 @@ class OomMessage:
     ``kind`` is "torch" (the caching allocator), "async" (cudaMallocAsync), "mps", "retry" (a
     warning: an allocation failed once and was tried again), "nvml" (the query that decorates the
     message was refused), "host" (memory of the host), "disguise" (an assert behind which torch
-    hides it), or "bare" (no figures).
+    hides it), or "bare" (no numbers).
 
     ``allocated`` is as printed: since 2.4 it includes ``private_pools``, which is memory that is
     free inside private pools. ``is_sentence``: the wording since torch 2.1.
@@ -46,8 +46,8 @@ class OomMessage:
     detail: str = ""
 
     @property
-    def figures(self) -> int:
-        """How many of the main figures the text gives."""
+    def amounts(self) -> int:
+        """How many of the main numbers the text gives."""
         main = (self.requested, self.total, self.free, self.allocated, self.reserved)
         return sum(size is not None for size in main)
 

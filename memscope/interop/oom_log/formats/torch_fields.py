@@ -1,4 +1,4 @@
-"""The figures of torch's out-of-memory messages, each format read field by field.
+"""The numbers of torch's out-of-memory messages, each format read field by field.
 
 Formats of torch's caching allocator (c10/cuda/CUDACachingAllocator.cpp and its copies for other
 devices): "(GPU 0; T total capacity; A already allocated; F free; C cached)" from 1.0, with
@@ -14,7 +14,7 @@ from memscope.interop.oom_log.formats.torch import BACKEND, OomMessage
 from memscope.interop.oom_log.sizes import SIZE, Size, parse_size
 from memscope.interop.oom_log.word_pattern import has_word
 
-# What NVML gives where it has no figure for a process: (2**64 - 1) bytes, printed in GiB.
+# What NVML gives where it has no number for a process: (2**64 - 1) bytes, printed in GiB.
 UNAVAILABLE_BYTES = 1 << 60
 
 
@@ -24,7 +24,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 _DEVICE = re.compile(r"[A-Za-z](\d{1,4})(?:;|hasatotal)")
 _ANY_SIZE = re.compile(SIZE.replace("-?", "", 1))  # a first character of one sort is found fast
-# What a figure is, by the words right behind it or, where those do not tell, right before it.
+# What a number is, by the words right behind it or, where those do not tell, right before it.
 _AFTER = (
     ("totalcapacity", "total"),
     ("isfree", "free"),
@@ -148,7 +148,7 @@ def _other_processes(text: str) -> tuple[Size, ...]:
 
 
 def _name_sizes(text: str) -> dict[str, Size | None]:
-    """Each figure by its name; the first of a name counts."""
+    """Each number by its name; the first of a name counts."""
     found: dict[str, Size | None] = dict.fromkeys(_NAMES)
     for match in _ANY_SIZE.finditer(text):
         start, end = match.span()
@@ -160,7 +160,7 @@ def _name_sizes(text: str) -> dict[str, Size | None]:
 
 
 def _name_of(text: str, start: int, end: int) -> str:
-    """What the figure between ``start`` and ``end`` is, "" where its words do not tell."""
+    """What the number between ``start`` and ``end`` is, "" where its words do not tell."""
     if after := _WORDS_AFTER.match(text, end):
         return _NAMES_AFTER[after[0]]
     if not text.endswith(_WORDS_BEFORE, 0, start):
@@ -208,7 +208,7 @@ def _parse_retry(text: str) -> OomMessage | None:
 
 
 def _is_plausible(process: Size, reserved: Size | None) -> bool:
-    """Whether a process holds what torch reserved; NVML prints 0 or all ones for no figure."""
+    """Whether a process holds what torch reserved; NVML prints 0 or all ones for no number."""
     if process.bytes >= UNAVAILABLE_BYTES or process.bytes <= 0:
         return False
     return reserved is None or process.bytes >= reserved.bytes - 4 * process.slack_bytes

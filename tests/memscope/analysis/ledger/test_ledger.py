@@ -39,7 +39,7 @@ CONTEXT = fact("context.0", {"bytes": 518 * MIB})
 
 
 def program(*more: Event, without: tuple[str, ...] = (), **changed: int) -> list[Event]:
-    """A program on a GPU; ``changed`` by metric, dots as underscores twice."""
+    """A program on a GPU; ``changed`` by reading, dots as underscores twice."""
     readings = READINGS | {name.replace("__", "."): size for name, size in changed.items()}
     readings["nvml.free_bytes"] = TOTAL - 600 * MIB - readings["nvml.used_bytes"]
     rows = [
@@ -248,7 +248,7 @@ def test_a_context_that_was_not_measured_is_the_least_seen_outside_torch():
     assert size(rows, "unexplained") == 0
 
 
-def test_without_a_process_figure_one_line_is_outside_torch():
+def test_without_a_process_metric_one_line_is_outside_torch():
     absent = fact("nvml", {"absent": {"nvml.process_bytes": "in a container"}})
     rows = program(absent, without=("nvml.process",))
     outside = ledger(rows).find("outside")

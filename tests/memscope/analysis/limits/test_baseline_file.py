@@ -13,9 +13,9 @@ from memscope.analysis.limits.baseline_file import baseline_text
 from memscope.analysis.limits.expected import Expected
 from memscope.analysis.limits.limits import Verdict, judge, parse_limits
 from memscope.analysis.limits.machine_class import MachineClass, find_machine_class
-from memscope.analysis.metrics.figure import Figure
-from memscope.analysis.metrics.figures import FIGURES
 from memscope.analysis.metrics.measure import measure
+from memscope.analysis.metrics.metric import Metric
+from memscope.analysis.metrics.table import METRICS
 from memscope.errors import MemscopeError
 from tests.memscope.analysis.build import fact, fold
 from tests.memscope.analysis.sweeps import run_sweeps
@@ -25,17 +25,17 @@ H200 = MachineClass("NVIDIA H200", "cuda", 150_122_299_392, "2.13")
 OTHER = MachineClass("NVIDIA A100", "cuda", 85_095_874_560, "2.13")
 
 
-def figures(**values: float | None) -> dict[str, Figure]:
-    """Figures by name, with one _ for the dot."""
-    rows = {row.name.replace(".", "_"): row for row in FIGURES}
+def metrics(**values: float | None) -> dict[str, Metric]:
+    """Metrics by name, with one _ for the dot."""
+    rows = {row.name.replace(".", "_"): row for row in METRICS}
     return {
-        rows[name].name: Figure(rows[name].name, value, rows[name].unit, "why")
+        rows[name].name: Metric(rows[name].name, value, rows[name].unit, "why")
         for name, value in values.items()
     }
 
 
 def written(path: Path, machine: MachineClass = H200, **values: float | None) -> Baseline:
-    write_baseline(path, {"recording": figures(**values)}, machine)
+    write_baseline(path, {"recording": metrics(**values)}, machine)
     return read_baseline(path)
 
 
@@ -43,22 +43,22 @@ def verdicts(
     baseline: Baseline, tolerance: float = 0.05, machine: MachineClass = H200, **values: float
 ) -> list[Verdict]:
     limits = baseline.limits("recording", machine, tolerance).limits
-    return [each for each in judge(figures(**values), limits) if each.is_named]
+    return [each for each in judge(metrics(**values), limits) if each.is_named]
 
 
-def test_the_file_is_sorted_with_one_figure_a_line(tmp_path: Path) -> None:
+def test_the_file_is_sorted_with_one_metric_a_line(tmp_path: Path) -> None:
     path = tmp_path / "b.toml"
-    found = figures(step_duration_ms=4, pool_hit_rate=0.995, memory_peak_bytes=1342177280)
-    found |= figures(growth_allocated=-2.5, kv_peak_utilisation=0.8, oom_request_rate=None)
+    found = metrics(step_duration_ms=4, pool_hit_rate=0.995, memory_peak_bytes=1342177280)
+    found |= metrics(growth_allocated=-2.5, kv_peak_utilisation=0.8, oom_request_rate=None)
     write_baseline(path, {"tests/test_b.py::test": found, "recording": found}, H200)
-    figures_text = (
+    metrics_text = (
         '"growth.allocated" = "-2.5 bytes/step"\n'
         '"memory.peak_bytes" = "1342177280 bytes"  # 1.25 GiB\n'
         '"pool.hit_rate" = "0.995 ratio"\n'
     )
     text = path.read_text()
     assert text.endswith(
-        f'["recording"]\n{figures_text}\n["tests/test_b.py::test"]\n{figures_text}'
+        f'["recording"]\n{metrics_text}\n["tests/test_b.py::test"]\n{metrics_text}'
     )
     assert 'device = "NVIDIA H200"' in text
     assert 'total = "150122299392 bytes"  # 140 GiB' in text
@@ -69,9 +69,9 @@ def test_the_file_is_sorted_with_one_figure_a_line(tmp_path: Path) -> None:
 def test_growth_a_second_reads_back_as_that(tmp_path: Path) -> None:
     limits = parse_limits(["torch.alloc_retries.growth <= 1", "my.queue.growth <= 1 KiB"])
     found = [
-        Figure("growth.outside", 2048.0, "bytes/s"),
-        Figure("torch.alloc_retries.growth", 0.2, "a second"),
-        Figure("my.queue.growth", 4096.0, "bytes/s"),
+        Metric("growth.outside", 2048.0, "bytes/s"),
+        Metric("torch.alloc_retries.growth", 0.2, "a second"),
+        Metric("my.queue.growth", 4096.0, "bytes/s"),
     ]
     write_baseline(tmp_path / "b.toml", {"x": {each.name: each for each in found}}, H200, limits)
     read = read_baseline(tmp_path / "b.toml").sections["x"]
@@ -82,7 +82,7 @@ def test_growth_a_second_reads_back_as_that(tmp_path: Path) -> None:
     assert expected.limit(0.0).bound == "baseline 2.00 KiB/s + 1.00 KiB/s"
 
 
-@given(st.floats(-1e18, 1e18), st.sampled_from([row for row in FIGURES if row.direction]))
+@given(st.floats(-1e18, 1e18), st.sampled_from([row for row in METRICS if row.direction]))
 def test_every_value_reads_back_exactly(value: float, row: object) -> None:
     import tempfile
 
@@ -99,7 +99,7 @@ def test_every_value_reads_back_exactly(value: float, row: object) -> None:
 @pytest.mark.parametrize("section", ['tests/x.py::t["a\\b"]', "é\n]", "a.b", "# no", "\x7f\x00"])
 def test_any_name_of_a_test_is_a_section(tmp_path: Path, section: str) -> None:
     path = tmp_path / "b.toml"
-    write_baseline(path, {section: figures(pool_hit_rate=1)}, H200)
+    write_baseline(path, {section: metrics(pool_hit_rate=1)}, H200)
     assert list(read_baseline(path).sections) == [section]
 
 
@@ -152,20 +152,20 @@ def test_what_is_below_nothing_has_room_above(tmp_path: Path) -> None:
 def test_defaults_are_shown_beside_a_baseline(tmp_path: Path) -> None:
     baseline = written(tmp_path / "b.toml", oom_engine_count=2)
     limits = baseline.limits("recording", H200).limits
-    found = judge(figures(oom_engine_count=2), limits)
-    shown = [(each.is_named, each.verdict) for each in found if each.figure == "oom.engine_count"]
+    found = judge(metrics(oom_engine_count=2), limits)
+    shown = [(each.is_named, each.verdict) for each in found if each.metric == "oom.engine_count"]
     assert shown == [(True, "pass"), (False, "fail")]
 
 
-def test_a_figure_that_is_no_longer_measured_is_not_kept(tmp_path: Path) -> None:
+def test_a_metric_that_is_no_longer_measured_is_not_kept(tmp_path: Path) -> None:
     baseline = written(tmp_path / "b.toml", memory_peak_bytes=5)
     limits = baseline.limits("recording", H200).limits
-    assert judge(figures(memory_peak_bytes=None), limits)[0].verdict == "not measured"
+    assert judge(metrics(memory_peak_bytes=None), limits)[0].verdict == "not measured"
 
 
 def test_a_cache_too_small_to_matter_does_not_break_it(tmp_path: Path) -> None:
     baseline = written(tmp_path / "b.toml", allocator_cache_ratio=0.1)
-    small = Figure("allocator.cache_ratio", 0.5, "ratio", "too small", is_negligible=True)
+    small = Metric("allocator.cache_ratio", 0.5, "ratio", "too small", is_negligible=True)
     limits = baseline.limits("recording", H200).limits
     assert judge({small.name: small}, limits)[0].verdict == "pass"
 
@@ -185,7 +185,7 @@ def test_tolerances_of_the_file_win_and_are_kept(tmp_path: Path) -> None:
 def test_other_sections_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "b.toml"
     written(path, memory_peak_bytes=1000, pool_hit_rate=1)
-    write_baseline(path, {"other": figures(pool_hit_rate=0.5)}, H200)
+    write_baseline(path, {"other": metrics(pool_hit_rate=0.5)}, H200)
     found = written(path, memory_peak_bytes=2000).sections
     assert found["other"]["pool.hit_rate"].value == 0.5
     assert {name: each.value for name, each in found["recording"].items()} == {
@@ -195,17 +195,17 @@ def test_other_sections_are_kept(tmp_path: Path) -> None:
 
 def test_what_measured_nothing_is_no_section(tmp_path: Path) -> None:
     path = tmp_path / "b.toml"
-    measured = {"one": figures(memory_peak_bytes=1), "two": figures(memory_peak_bytes=None)}
+    measured = {"one": metrics(memory_peak_bytes=1), "two": metrics(memory_peak_bytes=None)}
     write_baseline(path, measured, H200)
     assert list(read_baseline(path).sections) == ["one"]
     with pytest.raises(MemscopeError, match="Nothing was measured"):
-        write_baseline(path, {"two": figures(step_duration_ms=3)}, H200)
+        write_baseline(path, {"two": metrics(step_duration_ms=3)}, H200)
 
 
 def test_elsewhere_only_what_carries_over_is_judged(tmp_path: Path) -> None:
     baseline = written(tmp_path / "b.toml", memory_peak_bytes=1000, residency_resident_bytes=400)
     found = baseline.limits("recording", OTHER)
-    assert [limit.figure for limit in found.limits] == ["residency.resident_bytes"]
+    assert [limit.metric for limit in found.limits] == ["residency.resident_bytes"]
     (warning,) = found.warnings
     assert "NVIDIA H200 there, NVIDIA A100 here" in warning
     assert "memory.peak_bytes" in warning
@@ -232,7 +232,7 @@ def test_one_file_is_of_one_class_of_machine(tmp_path: Path) -> None:
     written(path, memory_peak_bytes=1000)
     assert written(path, OTHER, memory_peak_bytes=9).machine == OTHER
     with pytest.raises(MemscopeError, match="another machine class"):
-        write_baseline(path, {"other": figures(pool_hit_rate=1)}, H200)
+        write_baseline(path, {"other": metrics(pool_hit_rate=1)}, H200)
 
 
 def test_a_missing_section_says_so(tmp_path: Path) -> None:
@@ -254,11 +254,11 @@ HEAD = '[memscope]\ndevice = "x"\nkind = "cuda"\ntorch = ""\n'
         (["mine.other.peak <= 9"], None),
     ],
 )
-def test_a_metric_is_kept_to_the_side_that_limits_hold_it_to(
+def test_a_reading_is_kept_to_the_side_that_limits_hold_it_to(
     tmp_path: Path, limits: list[str], better: str | None
 ) -> None:
     name, path = "mine.depth.peak", tmp_path / "b.toml"
-    found = figures(pool_hit_rate=1) | {name: Figure(name, 4, "")}
+    found = metrics(pool_hit_rate=1) | {name: Metric(name, 4, "")}
     write_baseline(path, {"recording": found}, H200, parse_limits(limits))
     kept = read_baseline(path).sections["recording"]
     assert (kept[name].better if name in kept else None) == better
@@ -266,14 +266,14 @@ def test_a_metric_is_kept_to_the_side_that_limits_hold_it_to(
         assert f'"{name}" = {{ value = "4", better = "{better}" }}' in path.read_text()
 
 
-def test_a_metric_is_judged_as_a_figure_is(tmp_path: Path) -> None:
+def test_a_reading_is_judged_as_a_metric_is(tmp_path: Path) -> None:
     name, path = "host.rss_bytes.peak / nvml.used_bytes.min", tmp_path / "b.toml"
-    found = {name: Figure(name, 0.5, "ratio")}
+    found = {name: Metric(name, 0.5, "ratio")}
     write_baseline(path, {"recording": found}, H200, parse_limits([f"{name} >= 10 %"]))
     baseline = read_baseline(path)
     for value, verdict in {0.476: "pass", 0.474: "fail", 0.9: "pass"}.items():
         limits = baseline.limits("recording", H200).limits
-        judged = judge({name: Figure(name, value, "ratio")}, limits)
+        judged = judge({name: Metric(name, value, "ratio")}, limits)
         assert [each.verdict for each in judged if each.is_named] == [verdict]
     assert baseline.limits("recording", OTHER).limits == ()
 
@@ -291,16 +291,16 @@ def test_whether_it_holds_memory(tmp_path: Path) -> None:
         ("[memscope", "cannot be read"),
         (f"{HEAD}total = 'much'", "no baseline"),
         (f"x = 3\n{HEAD}", "x is no section"),
-        (f'{HEAD}["x"]\n"memory.peak_byte" = "1 bytes"', "'memory.peak_byte' is no figure"),
-        (f'{HEAD}["x"]\n"kv.peak_utilisation" = "1 ratio"', "is no figure that a baseline holds"),
+        (f'{HEAD}["x"]\n"memory.peak_byte" = "1 bytes"', "'memory.peak_byte' is no metric"),
+        (f'{HEAD}["x"]\n"kv.peak_utilisation" = "1 ratio"', "is no metric that a baseline holds"),
         (f'{HEAD}["x"]\n"memory.peak_bytes" = 3', "is no value"),
         (f'{HEAD}["x"]\n"memory.peak_bytes" = "3 ms"', "measured in bytes, not in 'ms'"),
         (f'{HEAD}["x"]\n"memory.peak_bytes" = {{ value = "3 B", by = 2 }}', "is no value"),
         (f'{HEAD}["x"]\n"pool.hit_rate" = {{ value = "1", tolerance = "x" }}', "no tolerance"),
-        (f'{HEAD}["x"]\n"pool.hit_rate" = {{ value = "1", better = "lower" }}', "is no figure"),
-        (f'{HEAD}["x"]\n"my.a.peak" = "1"', "is no figure that a baseline holds"),
-        (f'{HEAD}["x"]\n"my.a.peak" = {{ value = "1", better = "more" }}', "is no figure"),
-        (f'{HEAD}["x"]\n"torch.b.peak" = {{ value = "1", better = "lower" }}', "no metric"),
+        (f'{HEAD}["x"]\n"pool.hit_rate" = {{ value = "1", better = "lower" }}', "is no metric"),
+        (f'{HEAD}["x"]\n"my.a.peak" = "1"', "is no metric that a baseline holds"),
+        (f'{HEAD}["x"]\n"my.a.peak" = {{ value = "1", better = "more" }}', "is no metric"),
+        (f'{HEAD}["x"]\n"torch.b.peak" = {{ value = "1", better = "lower" }}', "no reading"),
     ],
 )
 def test_a_bad_file_is_named_with_what_is_wrong(tmp_path: Path, text: str, words: str) -> None:
@@ -329,5 +329,5 @@ def test_a_run_keeps_its_own_baseline(tmp_path: Path) -> None:
     found = [each for each in judge(measured, limits) if each.is_named]
     assert {each.verdict for each in found} == {"pass"}
     worse = measure(fold(run_sweeps("symmetric", 12, 4)))
-    broken = {each.figure for each in judge(worse, limits) if each.verdict == "fail"}
+    broken = {each.metric for each in judge(worse, limits) if each.verdict == "fail"}
     assert "residency.uploads_per_step" in broken

@@ -1,4 +1,4 @@
-"""Each default limit, and any limit on any figure: just under, at and just over.
+"""Each default limit, and any limit on any metric: just under, at and just over.
 
 The defaults are judged on hand-made recordings, among them the four thresholds that memory health
 is commonly read by: KV utilisation 70–95 %, cache ratio < 20 %, peak below the card, no lost
@@ -14,8 +14,8 @@ import pytest
 
 from memscope import events
 from memscope.analysis.limits.limits import judge, parse_limit
-from memscope.analysis.metrics.figure import Figure
-from memscope.analysis.metrics.figures import FIGURES, figures
+from memscope.analysis.metrics.metric import Metric
+from memscope.analysis.metrics.table import METRICS, metrics
 from tests.memscope.analysis.build import Event, event, fact, fold
 from tests.memscope.analysis.torch_runs import GIB, MIB, run_program
 
@@ -177,14 +177,14 @@ CASES: dict[str, list[tuple[list[Event], str]]] = {
 
 
 def test_every_default_is_tried() -> None:
-    defaults = [f"{row.name} {default.limit}" for row in FIGURES for default in row.limits]
+    defaults = [f"{row.name} {default.limit}" for row in METRICS for default in row.limits]
     assert sorted(CASES) == sorted(defaults)
 
 
 @pytest.mark.parametrize("limit", CASES)
 def test_a_default_just_under_at_and_just_over(limit: str) -> None:
     for rows, expected in CASES[limit]:
-        measured = figures(fold(rows))
+        measured = metrics(fold(rows))
         (verdict,) = [each for each in judge(measured) if each.limit == limit]
         assert verdict.verdict == expected, verdict.sentence
         assert bool(verdict.advice) == (expected in ("warn", "fail"))
@@ -200,13 +200,13 @@ OPERATORS = {
 }
 
 
-@pytest.mark.parametrize("name", [row.name for row in FIGURES])
-def test_any_figure_with_any_operator(name: str) -> None:
-    unit = next(row.unit for row in FIGURES if row.name == name)
+@pytest.mark.parametrize("name", [row.name for row in METRICS])
+def test_any_metric_with_any_operator(name: str) -> None:
+    unit = next(row.unit for row in METRICS if row.name == name)
     for sign, holds in OPERATORS.items():
         for value in (4.999, 5.0, 5.001):
             (verdict, *_) = judge(
-                {name: Figure(name, value, unit)}, [parse_limit(f"{name} {sign} 5 {unit}")]
+                {name: Metric(name, value, unit)}, [parse_limit(f"{name} {sign} 5 {unit}")]
             )
             assert verdict.verdict == ("pass" if holds(value, 5) else "fail"), verdict.line
 
@@ -225,50 +225,50 @@ def test_the_four_common_thresholds_fail_where_they_should(
     limit: str, healthy: list[Event], sick: list[Event]
 ) -> None:
     for rows, expected in ((healthy, "pass"), (sick, "fail")):
-        assert judge(figures(fold(rows)), [parse_limit(limit)])[0].verdict == expected
+        assert judge(metrics(fold(rows)), [parse_limit(limit)])[0].verdict == expected
 
 
 def test_growth_that_comes_to_little_over_the_run_breaks_no_default() -> None:
     """1025 bytes a step from first floor to last, 170 steps: 0.5 % of 33 MiB."""
     for level, expected in ((GIB, "pass"), (34 * MIB, "pass"), (32 * MIB, "fail")):
-        measured = figures(fold(growing(1025, level)))
+        measured = metrics(fold(growing(1025, level)))
         limit = parse_limit("growth.allocated <= 1 KiB")
-        verdicts = [each for each in judge(measured) if each.figure == limit.figure]
+        verdicts = [each for each in judge(measured) if each.metric == limit.metric]
         assert [each.verdict for each in verdicts] == [expected]
         assert judge(measured, [limit])[0].verdict == "fail"
 
 
 def test_a_program_that_is_watched_and_saw_no_oom_counts_none() -> None:
     watched = fact("probe.oom", {"watches": "torch's out-of-memory observer"})
-    assert figures(fold([watched]))["oom.engine_count"].value == 0
-    blind = figures(fold([fact("probe.oom", {"absent": "an old torch"})]))["oom.engine_count"]
+    assert metrics(fold([watched]))["oom.engine_count"].value == 0
+    blind = metrics(fold([fact("probe.oom", {"absent": "an old torch"})]))["oom.engine_count"]
     assert blind.value is None
     assert "an old torch" in (blind.reason or "")
 
 
 def test_a_request_lost_twice_counts_once() -> None:
-    assert figures(fold(requests(3), split=4))["oom.request_rate"].value == 0.03
+    assert metrics(fold(requests(3), split=4))["oom.request_rate"].value == 0.03
 
 
 def test_requests_that_were_dropped_by_the_recorder_are_no_rate() -> None:
     data = {"kind": "request_submit", "rows": 5}
     rows = [*requests(1), event(events.DROPPED, 999, name="x", value=5.0, data=data)]
-    assert figures(fold(rows))["oom.request_rate"].value is None
+    assert metrics(fold(rows))["oom.request_rate"].value is None
 
 
 def test_readings_of_held_blocks_go_before_events() -> None:
     shared = event(events.SAMPLE, 2, name="kv.held_blocks", value=900.0)
-    assert figures(fold([*blocks(500), shared]))["kv.peak_utilisation"].value == 0.9
+    assert metrics(fold([*blocks(500), shared]))["kv.peak_utilisation"].value == 0.9
 
 
 def test_a_kv_cache_of_unknown_size_is_not_measured() -> None:
-    figure = figures(fold(blocks(800)[1:]))["kv.peak_utilisation"]
-    assert (figure.value, figure.reason) == (None, "the number of KV blocks is not recorded")
+    metric = metrics(fold(blocks(800)[1:]))["kv.peak_utilisation"]
+    assert (metric.value, metric.reason) == (None, "the number of KV blocks is not recorded")
 
 
 def test_the_peak_of_blocks_is_that_of_all_portions() -> None:
     for split in (0, 1, 3):
-        assert figures(fold(blocks(800), split=split))["kv.peak_utilisation"].value == 0.8
+        assert metrics(fold(blocks(800), split=split))["kv.peak_utilisation"].value == 0.8
 
 
 @pytest.mark.parametrize("split", [0, 1, 2])
@@ -277,5 +277,5 @@ def test_unused_slots_of_blocks_held_then(split: int) -> None:
     for at, held_blocks, unused in ((1, 10, 16), (3, 20, 64), (5, 5, 40), (7, 0, 0)):
         rows.append(event(events.SAMPLE, at, name="kv.held_blocks", value=float(held_blocks)))
         rows.append(event(events.SAMPLE, at + 1, name="kv.unused_slots", value=float(unused)))
-    found = figures(fold(rows, split=split))["kv.unused_slot_ratio"].value
+    found = metrics(fold(rows, split=split))["kv.unused_slot_ratio"].value
     assert found == 64 / (20 * 16)

@@ -16,18 +16,18 @@ from memscope.analysis.limits.limits import (
     parse_limits,
     run_exit_code,
 )
-from memscope.analysis.metrics.figure import Figure
-from memscope.analysis.metrics.figures import FIGURES
+from memscope.analysis.metrics.metric import Metric
+from memscope.analysis.metrics.table import METRICS
 from memscope.errors import MemscopeError
 from tests.memscope.analysis.build import state
 
 
-def figure(name: str, value: float | None, **fields: object) -> dict[str, Figure]:
-    unit = next(row.unit for row in FIGURES if row.name == name.partition("[")[0])
-    return {name: Figure(name, value, unit, **fields)}  # type: ignore[arg-type]
+def metric(name: str, value: float | None, **fields: object) -> dict[str, Metric]:
+    unit = next(row.unit for row in METRICS if row.name == name.partition("[")[0])
+    return {name: Metric(name, value, unit, **fields)}  # type: ignore[arg-type]
 
 
-def named(text: str, found: dict[str, Figure]) -> list[Verdict]:
+def named(text: str, found: dict[str, Metric]) -> list[Verdict]:
     return [verdict for verdict in judge(found, [parse_limit(text)]) if verdict.is_named]
 
 
@@ -46,7 +46,7 @@ def test_each_operator_at_just_under_and_just_over(
     operator: str, under: str, at: str, over: str
 ) -> None:
     for value, verdict in ((1023, under), (1024, at), (1025, over)):
-        found = named(f"memory.peak_bytes {operator} 1 KiB", figure("memory.peak_bytes", value))
+        found = named(f"memory.peak_bytes {operator} 1 KiB", metric("memory.peak_bytes", value))
         assert [each.verdict for each in found] == [verdict], value
 
 
@@ -82,7 +82,7 @@ def test_each_operator_at_just_under_and_just_over(
         ("loss.end <= 3", 3),
     ],
 )
-def test_values_carry_the_units_of_their_figure(text: str, value: float) -> None:
+def test_values_carry_the_units_of_their_metric(text: str, value: float) -> None:
     assert parse_limit(text).value == pytest.approx(value)
 
 
@@ -97,7 +97,7 @@ def test_values_carry_the_units_of_their_figure(text: str, value: float) -> None
         ("0.1 a second", "a second"),
     ],
 )
-def test_growth_of_ones_own_metric_is_a_step(value: str, unit: str) -> None:
+def test_growth_of_ones_own_reading_is_a_step(value: str, unit: str) -> None:
     assert parse_limit(f"my.own.growth <= {value}").unit == unit
 
 
@@ -119,16 +119,16 @@ def test_growth_of_ones_own_metric_is_a_step(value: str, unit: str) -> None:
         ("driver.calls_per_step == nan", "not in 'nan'"),
         ("memory.peak_bytes <= 1e400 B", "Write a finite one"),
         ("memory.peak_bytes <= 1e308 TiB", "Write a finite one"),
-        ("memory.peak_bytes.p95 <= 1", "is a figure: one value"),
+        ("memory.peak_bytes.p95 <= 1", "is a metric: one value"),
         ("torch.reserved_bytes <= 1", "Say what of them: torch.reserved_bytes.peak"),
         ("torch.reservd_bytes.peak <= 1", "Did you mean torch.reserved_bytes.peak"),
         ("torch.reserved_bytes.peek <= 1", "Did you mean torch.reserved_bytes.peak"),
         ("torch.reserved_bytes.peak <= 2 ms", "measured in bytes, not in 'ms'"),
         ("torch.device_mallocs.end <= 2 GiB", "measured in plain numbers, not in 'GiB'"),
         ("torch.reserved_bytes[gpu].peak <= 1", "'gpu' in torch.reserved_bytes[gpu].peak is no"),
-        ("torch.reserved_bytes[cuda:0] <= 1", "is a metric"),
+        ("torch.reserved_bytes[cuda:0] <= 1", "is a reading"),
         ("torch.reserved_bytes.peak", "has no default limit"),
-        ("kv.nothing.peak <= 1", "There is no metric 'kv.nothing'"),
+        ("kv.nothing.peak <= 1", "There is no reading 'kv.nothing'"),
         ("memory.peak_bytes / pool.hit_rate <= 1", "Divide two of one unit"),
         ("a.b.peak / c.d.peak / e.f.peak <= 1", "more than one /"),
         ("memory.peak_bytes / <= 1", "limit on nothing"),
@@ -146,15 +146,15 @@ def test_bad_limits_say_what_to_write(text: str, words: str) -> None:
     assert caught.value.next_step
 
 
-def test_a_bare_figure_takes_its_default() -> None:
-    verdicts = named("driver.calls_per_step", figure("driver.calls_per_step", 2))
+def test_a_bare_metric_takes_its_default() -> None:
+    verdicts = named("driver.calls_per_step", metric("driver.calls_per_step", 2))
     assert [(each.limit, each.verdict) for each in verdicts] == [
         ("driver.calls_per_step == 0", "fail")
     ]
 
 
 def test_a_default_may_be_several_limits() -> None:
-    verdicts = named("kv.peak_utilisation", figure("kv.peak_utilisation", 0.97))
+    verdicts = named("kv.peak_utilisation", metric("kv.peak_utilisation", 0.97))
     assert [each.verdict for each in verdicts] == ["pass", "fail"]
 
 
@@ -162,46 +162,46 @@ def test_a_default_may_be_several_limits() -> None:
     ("value", "verdict"), [(0.94, "pass"), (0.95, "warn"), (0.999, "warn"), (1.0, "fail")]
 )
 def test_the_warn_level_of_a_default(value: float, verdict: str) -> None:
-    found = judge(figure("memory.peak_ratio", value))
-    assert next(each for each in found if each.figure == "memory.peak_ratio").verdict == verdict
-    assert named("memory.peak_ratio < 1", figure("memory.peak_ratio", 0.96))[0].verdict == "pass"
+    found = judge(metric("memory.peak_ratio", value))
+    assert next(each for each in found if each.metric == "memory.peak_ratio").verdict == verdict
+    assert named("memory.peak_ratio < 1", metric("memory.peak_ratio", 0.96))[0].verdict == "pass"
 
 
-def test_each_figure_has_defaults_that_can_be_read_and_says_what_to_do() -> None:
-    for row in FIGURES:
+def test_each_metric_has_defaults_that_can_be_read_and_says_what_to_do() -> None:
+    for row in METRICS:
         assert len(default_limits(row)) == len(row.limits)
         for text in (row.advice, row.definition, row.moment, row.applies):
             assert text, row.name
 
 
 def test_a_missing_value_is_a_verdict_with_its_reason() -> None:
-    found = figure("pool.hit_rate", None, reason="no pool", is_applicable=False)
+    found = metric("pool.hit_rate", None, reason="no pool", is_applicable=False)
     assert [(each.verdict, each.reason) for each in named("pool.hit_rate >= 1", found)] == [
         ("not applicable", "no pool")
     ]
-    found = figure("pool.hit_rate", None, reason="no step")
+    found = metric("pool.hit_rate", None, reason="no step")
     assert named("pool.hit_rate >= 1", found)[0].verdict == "not measured"
 
 
 def test_one_geometry_can_be_limited() -> None:
-    found = figure("pool.hit_rate[64x2]", 0.5)
+    found = metric("pool.hit_rate[64x2]", 0.5)
     assert named("pool.hit_rate[64x2] >= 0.9", found)[0].verdict == "fail"
     assert named("pool.hit_rate[9x9] >= 0.9", found)[0].verdict == "not measured"
 
 
 def test_defaults_stand_beside_named_limits_but_not_twice() -> None:
-    found = figure("driver.calls_per_step", 3) | figure("oom.engine_count", 0)
+    found = metric("driver.calls_per_step", 3) | metric("oom.engine_count", 0)
     verdicts = judge(found, [parse_limit("driver.calls_per_step <= 5")])
-    assert [each.is_named for each in verdicts if each.figure == "driver.calls_per_step"] == [True]
-    assert [each.is_named for each in verdicts if each.figure == "oom.engine_count"] == [False]
+    assert [each.is_named for each in verdicts if each.metric == "driver.calls_per_step"] == [True]
+    assert [each.is_named for each in verdicts if each.metric == "oom.engine_count"] == [False]
 
 
 def test_bad_limits_name_where_they_stand() -> None:
-    with pytest.raises(MemscopeError, match=r"^ci\.toml: There is no figure 'zzz'"):
+    with pytest.raises(MemscopeError, match=r"^ci\.toml: There is no metric 'zzz'"):
         parse_limits(["oom.engine_count == 0", "zzz <= 1"], "ci.toml")
 
 
-def test_nearer_limits_take_the_place_of_those_on_the_same_figure() -> None:
+def test_nearer_limits_take_the_place_of_those_on_the_same_metric() -> None:
     nearer = parse_limits(["kv.peak_utilisation <= 0.9"])
     farther = parse_limits(
         ["kv.peak_utilisation", "my.a.peak / my.b.peak < 1", "memory.peak_bytes < 1 B"]
@@ -253,12 +253,12 @@ def test_exit_codes(
 
 
 def test_a_verdict_on_one_line() -> None:
-    (found,) = named("memory.peak_bytes <= 2 GiB", figure("memory.peak_bytes", 3 * 2**30))
+    (found,) = named("memory.peak_bytes <= 2 GiB", metric("memory.peak_bytes", 3 * 2**30))
     assert found.line == "memory.peak_bytes <= 2 GiB: 3.00 GiB"
     assert found.sentence == "memory.peak_bytes = 3.00 GiB, limit <= 2 GiB"
-    (found, *_) = judge(figure("driver.calls_per_step", 2), [parse_limit("driver.calls_per_step")])
+    (found, *_) = judge(metric("driver.calls_per_step", 2), [parse_limit("driver.calls_per_step")])
     assert found.sentence == "driver.calls_per_step = 2 calls, default == 0"
-    (found,) = named("pool.hit_rate >= 1", figure("pool.hit_rate", None, reason="no step"))
+    (found,) = named("pool.hit_rate >= 1", metric("pool.hit_rate", None, reason="no step"))
     assert found.sentence == "pool.hit_rate: not measured (no step), limit >= 1"
 
 
@@ -275,7 +275,7 @@ def test_advice_names_the_recording_and_the_place_to_look(limit: str, words: str
     parsed = parse_limit(limit)
     (found,) = (
         each
-        for each in judge({parsed.figure: Figure(parsed.figure, 3, parsed.unit)}, [parsed])
+        for each in judge({parsed.metric: Metric(parsed.metric, 3, parsed.unit)}, [parsed])
         if each.is_named
     )
     assert words in found.advise("a run.mscope")

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from memscope.analysis.memory_map import block_picture
 from memscope.analysis.memory_map.block_map import block_map
 from memscope.analysis.memory_map.block_picture import BlockPicture, draw_picture, recorded_picture
-from memscope.analysis.memory_map.memory_map import block_picture, map_at_end
+from memscope.analysis.memory_map.memory_map import map_at_end
 from memscope.analysis.memory_map.recorded_map import recorded_map
 from memscope.interop.snapshot.snapshot import check_snapshot
 from tests.memscope.analysis.build import event, fold

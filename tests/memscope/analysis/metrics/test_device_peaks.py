@@ -1,4 +1,4 @@
-"""What a process held on several devices: figures of the highest one, a table of their sum."""
+"""What a process held on several devices: metrics of the highest one, a table of their sum."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def card(device: int, total: int = 80 * GIB) -> Event:
     return fact(f"cuda.{device}", {"name": "H200", "kind": "cuda", "total_bytes": total})
 
 
-def held(device: int, size: int, metric: str = "torch.reserved_bytes") -> Event:
-    return sample(metric, 1, size) | {"device": device}
+def held(device: int, size: int, reading_name: str = "torch.reserved_bytes") -> Event:
+    return sample(reading_name, 1, size) | {"device": device}
 
 
 def summary_of(*rows: Event, limit: str = "") -> Summary:
@@ -27,7 +27,7 @@ def summary_of(*rows: Event, limit: str = "") -> Summary:
 def test_peak_is_that_of_the_highest_device_and_says_so() -> None:
     rows = [card(0), card(1), held(0, GIB), held(1, 20 * GIB)]
     found = summary_of(*rows, limit="memory.peak_bytes <= 8 GiB")
-    peak, ratio = found.figures["memory.peak_bytes"], found.figures["memory.peak_ratio"]
+    peak, ratio = found.metrics["memory.peak_bytes"], found.metrics["memory.peak_ratio"]
     assert (peak.value, peak.device) == (20 * GIB, "cuda:1")
     assert (ratio.value, ratio.of) == (0.25, "cuda:1, the highest of 2 GPUs")
     assert found.verdicts[0].sentence == (
@@ -39,13 +39,13 @@ def test_peak_is_that_of_the_highest_device_and_says_so() -> None:
 
 def test_share_is_of_the_fullest_device_whatever_its_size() -> None:
     found = summary_of(card(0, 10 * GIB), card(1), held(0, 9 * GIB), held(1, 20 * GIB))
-    assert found.figures["memory.peak_bytes"].device == "cuda:1"
-    assert found.figures["memory.peak_ratio"].device == "cuda:0"
-    assert found.figures["memory.peak_ratio"].value == 0.9
+    assert found.metrics["memory.peak_bytes"].device == "cuda:1"
+    assert found.metrics["memory.peak_ratio"].device == "cuda:0"
+    assert found.metrics["memory.peak_ratio"].value == 0.9
 
 
 def test_share_is_not_measured_where_a_size_is_not_known() -> None:
-    found = summary_of(card(0), held(0, GIB), held(1, 2 * GIB)).figures
+    found = summary_of(card(0), held(0, GIB), held(1, 2 * GIB)).metrics
     assert found["memory.peak_bytes"].value == 2 * GIB
     assert found["memory.peak_ratio"].reason == "the size of cuda:1 is not recorded"
 
@@ -55,22 +55,22 @@ def test_registers_and_driver_calls_are_of_their_device() -> None:
     register = held(1, 9 * MIB, "torch.peak_reserved_bytes")
     found = summary_of(card(0), card(1), held(0, 4 * MIB), held(1, 5 * MIB), register, malloc)
     assert found.device_peaks == {0: 7 * MIB, 1: 9 * MIB}
-    assert found.figures["memory.peak_bytes"].value == 9 * MIB
+    assert found.metrics["memory.peak_bytes"].value == 9 * MIB
 
 
 def test_one_device_needs_no_name_whichever_it_is() -> None:
     found = summary_of(card(0), card(3, 40 * GIB), held(0, 0), held(3, 20 * GIB))
-    peak = found.figures["memory.peak_bytes"]
+    peak = found.metrics["memory.peak_bytes"]
     assert (peak.value, peak.of) == (20 * GIB, None)
-    assert found.figures["memory.peak_ratio"].value == 0.5
+    assert found.metrics["memory.peak_ratio"].value == 0.5
     assert found.device_peaks == {3: 20 * GIB}
 
 
-def test_the_drivers_count_is_in_the_sum_and_not_in_the_figure() -> None:
+def test_the_drivers_count_is_in_the_sum_and_not_in_the_metric() -> None:
     rows = [card(0), card(1), held(0, GIB), held(1, GIB)]
     found = summary_of(*rows, held(1, 3 * GIB, "nvml.process_bytes"))
     assert found.device_peaks == {0: GIB, 1: 3 * GIB}
-    assert found.figures["memory.peak_bytes"].value == GIB
+    assert found.metrics["memory.peak_bytes"].value == GIB
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_the_drivers_count_is_in_the_sum_and_not_in_the_figure() -> None:
         ("host.rss_bytes.peak <= 1 GiB", "1.00 MiB"),
     ],
 )
-def test_a_limit_on_a_metric_says_of_which_device_it_is(limit: str, actual: str) -> None:
+def test_a_limit_on_a_reading_says_of_which_device_it_is(limit: str, actual: str) -> None:
     allocated = [held(device, 2 * GIB - device, "torch.allocated_bytes") for device in (0, 1)]
     register = held(0, 3 * GIB, "torch.peak_allocated_bytes")
     rss = sample("host.rss_bytes", 1, MIB)
@@ -111,10 +111,10 @@ def test_growth_says_of_which_device_it_is() -> None:
 
 
 def test_sizes_that_none_can_be_are_not_added_up_beyond_all_numbers() -> None:
-    metrics = ("torch.reserved_bytes", "device.peak_bytes", "host.rss_bytes")
-    rows = [event(events.SAMPLE, 1, name=name, value=1e308, device=0) for name in metrics]
+    reading_names = ("torch.reserved_bytes", "device.peak_bytes", "host.rss_bytes")
+    rows = [event(events.SAMPLE, 1, name=name, value=1e308, device=0) for name in reading_names]
     found = summary_of(card(0), *rows)
-    assert found.figures["memory.peak_bytes"].value == 2 << 50
+    assert found.metrics["memory.peak_bytes"].value == 2 << 50
     assert (found.device_bytes, found.host_bytes) == (2 << 50, 1 << 50)
 
 
@@ -144,10 +144,10 @@ def test_own_steps_are_those_after_the_seconds() -> None:
 def test_a_step_of_a_second_has_no_duration() -> None:
     rows = [fact("run.step_source", "second")]
     rows += [event(events.STEP, at * 10**9, step=at, duration_ns=10**9) for at in range(1, 5)]
-    figure = summary_of(*rows).figures["step.duration_ms"]
-    assert (figure.value, figure.is_applicable) == (None, True)
-    assert figure.reason == "the program shows no steps: one stands for a second"
+    metric = summary_of(*rows).metrics["step.duration_ms"]
+    assert (metric.value, metric.is_applicable) == (None, True)
+    assert metric.reason == "the program shows no steps: one stands for a second"
     own = [fact("run.step_source", "optimizer")]
     own += [event(events.STEP, at * 10**9, step=at, duration_ns=10**6) for at in range(5, 9)]
-    assert summary_of(*rows, *own).figures["step.duration_ms"].value == 1
+    assert summary_of(*rows, *own).metrics["step.duration_ms"].value == 1
     assert summary_of(*rows, *own).own_steps == 4

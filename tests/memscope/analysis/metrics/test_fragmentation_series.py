@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from memscope import events
-from memscope.analysis.metrics.figures import figures
 from memscope.analysis.metrics.fragmentation_series import unused_memory
+from memscope.analysis.metrics.table import metrics
 from tests.memscope.analysis.build import Event, event, fact, fold
 from tests.memscope.analysis.recorded_maps import map_rows
 from tests.memscope.fake_allocator import MIB, FakeAllocator
@@ -70,7 +70,7 @@ def test_external_fragmentation_is_that_of_the_recorded_map() -> None:
     allocator.free(made[0])
     allocator.free(made[2])
     allocator.free(allocator.alloc(900 * MIB, pool=(0, 3)))  # serves no other pool
-    found = figures(fold(map_rows(allocator)))["fragmentation.external"]
+    found = metrics(fold(map_rows(allocator)))["fragmentation.external"]
     assert found.value == 0.5
 
 
@@ -87,13 +87,13 @@ def test_external_fragmentation_is_that_of_the_recorded_map() -> None:
         ),
     ],
 )
-def test_without_a_map_the_figure_says_why(rows: list[Event], reason: str) -> None:
-    found = figures(fold(rows))["fragmentation.external"]
+def test_without_a_map_the_metric_says_why(rows: list[Event], reason: str) -> None:
+    found = metrics(fold(rows))["fragmentation.external"]
     assert (found.value, found.reason) == (None, reason)
 
 
 def test_a_full_map_is_not_fragmented() -> None:
     allocator = FakeAllocator()
     allocator.alloc(256 * MIB)
-    found = figures(fold(map_rows(allocator)))["fragmentation.external"]
+    found = metrics(fold(map_rows(allocator)))["fragmentation.external"]
     assert (found.value, found.is_applicable) == (None, False)

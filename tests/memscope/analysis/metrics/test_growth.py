@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from memscope import events
 from memscope.analysis.limits.limits import judge, parse_limit, parse_limits
-from memscope.analysis.metrics.figures import figures
 from memscope.analysis.metrics.growth import MAX_FLOORS, take_floors, theil_sen
 from memscope.analysis.metrics.measure import measure
+from memscope.analysis.metrics.table import metrics
 from memscope.analysis.summary.summary import summarize
 from tests.memscope.analysis.build import Event, event, fact, fold, state
 from tests.memscope.analysis.torch_runs import GIB, MIB, STEP_NS, run_program, sample
@@ -30,7 +30,7 @@ def retries() -> list[Event]:
 
 
 def value(rows: list[Event], name: str) -> float | None:
-    return figures(fold(rows))[name].value
+    return metrics(fold(rows))[name].value
 
 
 def sentences(rows: list[Event]) -> str:
@@ -55,7 +55,7 @@ def kv(step: int) -> int:
 GENERATE = run_program(600, lambda step: GIB + kv(step), flat(2 * GIB), kv=kv, peak=2 * GIB)
 
 
-def test_a_leak_is_named_with_its_figure():
+def test_a_leak_is_named_with_its_metric():
     assert value(LEAK, "growth.allocated") == pytest.approx(4 * MIB)
     text = sentences(LEAK)
     assert "Leak: allocated memory grows by 4.00 MiB a step" in text
@@ -73,7 +73,7 @@ def without_steps(rows: list[Event]) -> list[Event]:
 
 
 def as_own(rows: list[Event]) -> list[Event]:
-    """The readings of one metric, as those of the program's own."""
+    """The readings of one reading, as those of the program's own."""
     return [
         {**row, "name": "my.queue"} for row in rows if row.get("name") == "torch.reserved_bytes"
     ]
@@ -155,7 +155,7 @@ def growing(rate: int, reserved: int) -> list[Event]:
 def test_growth_and_the_allocator_name_their_device_among_several() -> None:
     slow, fast = growing(MIB // 8, 3 * GIB), growing(MIB, 30 * GIB)
     found, first, second = (
-        figures(fold(rows)) for rows in (in_order(slow, on_device(1, fast)), slow, fast)
+        metrics(fold(rows)) for rows in (in_order(slow, on_device(1, fast)), slow, fast)
     )
     for name in NAMED:
         values = [first[name].value, second[name].value]
@@ -170,7 +170,7 @@ def test_growth_and_the_allocator_name_their_device_among_several() -> None:
 
 def test_a_value_too_small_to_matter_names_its_device() -> None:
     small = run_program(600, flat(GIB), flat(GIB + 90 * MIB))
-    found = figures(fold(in_order(STEADY, on_device(1, small))))["allocator.cache_ratio"]
+    found = metrics(fold(in_order(STEADY, on_device(1, small))))["allocator.cache_ratio"]
     assert (found.is_negligible, found.of) == (True, "cuda:0, the highest of 2 GPUs")
     assert found.reason == "too small to matter: 100 MiB"
 
@@ -179,7 +179,7 @@ def test_a_small_cache_on_one_device_hides_none_on_another() -> None:
     rows = in_order(
         run_program(600, flat(MIB), flat(100 * MIB), peak=MIB), on_device(1, FRAGMENTED)
     )
-    found = figures(fold(rows))["allocator.cache_ratio"]
+    found = metrics(fold(rows))["allocator.cache_ratio"]
     assert (found.value, found.device, found.is_negligible) == (0.75, "cuda:1", False)
     text = "Fragmentation: 75% of what torch reserves on cuda:1 (3.00 GiB)"
     assert text in sentences(rows)
@@ -215,12 +215,12 @@ def test_the_device_that_is_full_first_is_named():
     roomy = run_program(600, lambda s: GIB + 2 * MIB * s, lambda s: GIB + 2 * MIB * s)
     tight = run_program(600, lambda s: 70 * GIB + MIB * s, lambda s: 70 * GIB + MIB * s)
     rows = in_order(roomy, on_device(1, tight))
-    found = figures(fold(rows))["memory.time_until_full_s"]
+    found = metrics(fold(rows))["memory.time_until_full_s"]
     left = 10 * GIB - 595 * MIB
     assert found.value == pytest.approx(left / MIB * 0.02, rel=0.01)
     assert found.of == "cuda:1, the lowest of 2 GPUs"
     assert "cuda:1 is full in" in sentences(rows)
-    alone = figures(fold(in_order(STEADY, on_device(1, tight))))["memory.time_until_full_s"]
+    alone = metrics(fold(in_order(STEADY, on_device(1, tight))))["memory.time_until_full_s"]
     assert (alone.value, alone.device) == (found.value, "cuda:1"), "the other does not grow"
 
 
@@ -229,7 +229,7 @@ def test_small_growth_on_one_device_hides_no_leak_on_another():
     large = run_program(600, lambda s: 60 * GIB + 100 * 1024 * s, flat(70 * GIB))
     small = run_program(600, lambda s: GIB + 20 * 1024 * s, flat(2 * GIB))
     rows = in_order(large, on_device(1, small))
-    found = figures(fold(rows))["growth.allocated"]
+    found = metrics(fold(rows))["growth.allocated"]
     assert found.value == pytest.approx(20 * 1024)
     assert (found.device, found.is_negligible) == ("cuda:1", False)
     assert "Leak: allocated memory on cuda:1 grows by 20.0 KiB a step" in sentences(rows)
@@ -240,7 +240,7 @@ def test_noise_on_one_device_hides_no_leak_on_another():
     levels = np.random.default_rng(1).integers(0, 60 * GIB, 600).tolist()
     noise = run_program(600, lambda s: 40 * MIB * s + levels[s], flat(90 * GIB))
     rows = in_order(LEAK, on_device(1, noise))
-    assert figures(fold(rows))["growth.allocated"].device == "cuda:1"
+    assert metrics(fold(rows))["growth.allocated"].device == "cuda:1"
     assert "Leak" not in sentences(noise)
     assert "Leak: allocated memory on cuda:0 grows by 4.00 MiB a step" in sentences(rows)
 
@@ -252,7 +252,7 @@ def test_fragmentation_adds_no_growth_of_another_device():
     assert "2.00 MiB a step, 1.11 GiB over 570 steps more) is free" in sentences(growing)
 
 
-def test_fragmentation_is_named_with_its_figure():
+def test_fragmentation_is_named_with_its_metric():
     assert value(FRAGMENTED, "allocator.cache_ratio") == 0.75
     text = sentences(FRAGMENTED)
     assert "Fragmentation: 75% of what torch reserves (3.00 GiB)" in text
@@ -284,7 +284,7 @@ def test_host_memory_that_grows_is_named_where_it_matters(rate: int, is_named: b
     assert (words in sentences(in_order(steps, rss))) == is_named
 
 
-def test_a_flush_in_each_step_is_named_with_its_figure():
+def test_a_flush_in_each_step_is_named_with_its_metric():
     assert value(FLUSHING, "allocator.flushes_in_steps") == 599, "that of warm-up is not counted"
     text = sentences(FLUSHING)
     assert "empty_cache() ran 599 times in 599 steps" in text
@@ -313,7 +313,7 @@ def test_without_its_kv_readings_the_same_program_would_look_like_one():
 
 
 def test_a_steady_program_has_nothing_to_say():
-    found = figures(fold(STEADY))
+    found = metrics(fold(STEADY))
     for name in ("growth.allocated", "growth.reserved_gap", "growth.outside"):
         assert found[name].value == 0
     assert not found["memory.time_until_full_s"].is_applicable
@@ -335,7 +335,7 @@ def test_what_a_driver_call_took_is_not_outside():
 
 
 def test_too_short_a_run_says_how_long_it_takes():
-    found = figures(fold(LEAK[:40]))["growth.allocated"]
+    found = metrics(fold(LEAK[:40]))["growth.allocated"]
     assert found.value is None
     assert (found.reason or "").startswith("growth takes 8 readings after warm-up, some ")
     assert " at their pace, and there are " in (found.reason or "")
@@ -343,7 +343,7 @@ def test_too_short_a_run_says_how_long_it_takes():
     names = ("torch.allocated_bytes", "torch.reserved_bytes")
     often = [sample(name, step["t_ns"] - 20 + at, GIB) for at in range(20) for name in names]
     rows = [row for row in LEAK if row["t_ns"] <= step["t_ns"] and row["kind"] != events.SAMPLE]
-    found = figures(fold(in_order(rows, often)))["growth.allocated"]
+    found = metrics(fold(in_order(rows, often)))["growth.allocated"]
     assert found.reason == (
         "growth takes readings from 8 stretches of the run after warm-up, and these are from 1: "
         "run longer, or more steps"
@@ -358,10 +358,10 @@ def test_a_program_without_steps_grows_by_the_second():
 
 def test_a_small_cache_passes_by_default_and_not_by_name():
     rows = run_program(600, flat(10 * MIB), flat(100 * MIB))
-    found = figures(fold(rows))
+    found = metrics(fold(rows))
     assert found["allocator.cache_ratio"].value == 0.9
     name = "allocator.cache_ratio"
-    default = next(each for each in judge(found) if each.figure == name)
+    default = next(each for each in judge(found) if each.metric == name)
     assert (default.verdict, "too small to matter" in (default.reason or "")) == ("pass", True)
     named = judge(found, [parse_limit(f"{name} <= 0.2")])[0]
     assert named.verdict == "fail"
@@ -394,9 +394,9 @@ def test_rounding_is_of_what_was_asked_for():
 
 
 @pytest.mark.parametrize("split", [1, 7, 100])
-def test_any_split_into_batches_gives_the_same_figures(split):
+def test_any_split_into_batches_gives_the_same_metrics(split):
     rows = run_program(100, lambda s: GIB + s, flat(2 * GIB), process=flat(3 * GIB), flush_every=3)
-    whole, parts = figures(fold(rows)), figures(fold(rows, split=split))
+    whole, parts = metrics(fold(rows)), metrics(fold(rows, split=split))
     assert whole == parts
 
 

@@ -1,4 +1,4 @@
-"""Figures and the sentences about them."""
+"""Metrics and the sentences about them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 
 from memscope import events
-from memscope.analysis.metrics.figures import FIGURES, figures
+from memscope.analysis.metrics.table import METRICS, metrics
 from memscope.analysis.summary.residency_map import MAX_COLUMNS, ResidencyMapFold
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import Timeline
@@ -19,7 +19,7 @@ HOST = fact("device.0", {"name": "host", "kind": "host", "total_bytes": 1000, "l
 
 
 def value(rows: list[Event], name: str) -> float | None:
-    return figures(fold(rows))[name].value
+    return metrics(fold(rows))[name].value
 
 
 def sentences(rows: list[Event]) -> str:
@@ -28,9 +28,9 @@ def sentences(rows: list[Event]) -> str:
 
 def test_an_empty_recording_measures_nothing_and_calls_nothing_healthy() -> None:
     summary = summarize(fold([]), state())
-    assert {figure.value for figure in summary.figures.values()} == {None}
+    assert {metric.value for metric in summary.metrics.values()} == {None}
     assert {verdict.verdict for verdict in summary.verdicts} <= {"not measured", "not applicable"}
-    assert all(figure.reason for figure in summary.figures.values())
+    assert all(metric.reason for metric in summary.metrics.values())
     assert "No step has ended" in summary.sentences[0]
 
 
@@ -95,9 +95,9 @@ def test_link_ratio_is_the_rate_of_timed_uploads_after_warmup() -> None:
     ],
 )
 def test_link_ratio_says_what_is_missing(rows: list[Event], reason: str) -> None:
-    figure = figures(fold(rows))["upload.link_ratio"]
-    assert figure.value is None
-    assert reason in (figure.reason or "")
+    metric = metrics(fold(rows))["upload.link_ratio"]
+    assert metric.value is None
+    assert reason in (metric.reason or "")
 
 
 def test_waits_of_untimed_uploads_are_not_zero() -> None:
@@ -112,18 +112,18 @@ def test_calls_that_torch_makes_for_weights_are_not_zero() -> None:
     assert value(rows, "driver.calls_per_step") is None
 
 
-def test_nothing_of_a_host_is_a_gpu_figure() -> None:
-    found = figures(fold(run_sweeps("past", 5, 2)))
+def test_nothing_of_a_host_is_a_gpu_metric() -> None:
+    found = metrics(fold(run_sweeps("past", 5, 2)))
     assert "host" in (found["upload.link_ratio"].reason or "")
     assert not found["allocator.cache_ratio"].is_applicable
 
 
-def test_a_host_figure_is_of_any_program_and_never_of_a_device() -> None:
+def test_a_host_metric_is_of_any_program_and_never_of_a_device() -> None:
     sizes = [event(events.SAMPLE, at, name="host.rss_bytes", bytes=n) for at, n in ((1, 7), (2, 5))]
-    found = figures(fold(sizes))
+    found = metrics(fold(sizes))
     assert found["host.peak_bytes"].value == 7
     assert found["memory.peak_bytes"].value is None
-    missing = figures(fold([fact("probe.host", {"stopped": "no /proc"})]))["host.peak_bytes"]
+    missing = metrics(fold([fact("probe.host", {"stopped": "no /proc"})]))["host.peak_bytes"]
     assert (missing.value, missing.reason) == (None, "host.rss_bytes is not sampled: no /proc")
 
 
@@ -137,13 +137,13 @@ def test_durations_are_medians_after_warmup() -> None:
 
 
 def test_steps_of_warmup_alone_measure_nothing() -> None:
-    found = figures(fold(run_sweeps("past", 5, 2, steps=2)))
+    found = metrics(fold(run_sweeps("past", 5, 2, steps=2)))
     assert found["residency.uploads_per_step"].reason == "no step has ended after warm-up"
     assert found["driver.calls_per_step"].value is None
     assert found["residency.entries_at_step_end"].value == 15
 
 
-def test_figures_of_dropped_rows_are_not_measured() -> None:
+def test_metrics_of_dropped_rows_are_not_measured() -> None:
     dropped = event(events.DROPPED, 9, name="x", value=5.0, data={"kind": "upload", "rows": 5})
     rows = [*run_sweeps("past", 5, 2), dropped]
     assert value(rows, "residency.uploads_per_step") is None
@@ -182,9 +182,9 @@ def test_a_run_that_could_report_an_oom_and_did_not_counts_none() -> None:
     assert value([event(events.MARK, 1, name="x")], "oom.engine_count") is None
 
 
-def test_every_figure_has_a_unit_a_definition_and_one_name() -> None:
-    assert len({row.name for row in FIGURES}) == len(FIGURES)
-    for row in FIGURES:
+def test_every_metric_has_a_unit_a_definition_and_one_name() -> None:
+    assert len({row.name for row in METRICS}) == len(METRICS)
+    for row in METRICS:
         assert row.unit
         assert row.definition
         assert row.direction in ("", "lower", "higher")
@@ -214,8 +214,8 @@ def test_what_fits_needs_no_window() -> None:
 @pytest.mark.parametrize(("policy", "keep"), [("past", 2), ("symmetric", 4), ("lru", 4)])
 def test_an_oom_says_what_was_asked_and_what_fits(policy: str, keep: int) -> None:
     plan = Plan(Needs(6, 100, 50), Window(policy, 5), limit_bytes=500)
-    figures = {"scope": "engine", "free": 50, "allocated": 450, "limit": 500}
-    rows = [fact("plan", plan.facts()), event(events.OOM, 3, step=1, bytes=100, data=figures)]
+    metrics = {"scope": "engine", "free": 50, "allocated": 450, "limit": 500}
+    rows = [fact("plan", plan.facts()), event(events.OOM, 3, step=1, bytes=100, data=metrics)]
     text = sentences(rows)
     assert "Out of memory in step 1: 100 B requested, 50 B free, 450 B allocated" in text
     assert f"keep ≤ {keep} fits under --policy {policy}" in text
@@ -237,8 +237,8 @@ def test_json_has_no_number_that_json_lacks() -> None:
 def test_json_has_the_shape_that_is_promised() -> None:
     found = summarize(fold(run_sweeps("past", 5, 2)), state("cut")).to_json()
     assert found["state"] == "cut"
-    assert found["figures"]["residency.uploads_per_step"] == {"value": 3.0, "unit": "layers"}
-    assert found["figures"]["upload.link_ratio"]["value"] is None
+    assert found["metrics"]["residency.uploads_per_step"] == {"value": 3.0, "unit": "layers"}
+    assert found["metrics"]["upload.link_ratio"]["value"] is None
     assert {"limit", "value", "verdict", "reason", "advice"} <= found["limits"][0].keys()
 
 

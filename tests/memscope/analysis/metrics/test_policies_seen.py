@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memscope.analysis.metrics.figures import figures
 from memscope.analysis.metrics.residency import least_uploads
+from memscope.analysis.metrics.table import metrics
 from tests.memscope.analysis.build import fold
 from tests.memscope.analysis.sweeps import HEAD_BYTES, SLAB_BYTES, run_sweeps
 
@@ -13,8 +13,8 @@ L = 30
 
 
 def measure(policy: str, keep: int, **options: object) -> dict[str, float | None]:
-    found = figures(fold(run_sweeps(policy, L, keep, **options)))
-    return {name.partition(".")[2]: figure.value for name, figure in found.items()}
+    found = metrics(fold(run_sweeps(policy, L, keep, **options)))
+    return {name.partition(".")[2]: metric.value for name, metric in found.items()}
 
 
 @pytest.mark.parametrize("unit", ["slab", "entry"])

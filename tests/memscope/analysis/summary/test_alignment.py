@@ -39,8 +39,8 @@ def run_of(*timelines: Timeline) -> tuple[RunSummary, Alignment]:
     return run, align_run(run, timelines)
 
 
-def held(*readings: tuple[float, int], metric: str = "nvml.process_bytes") -> list[Event]:
-    return [sample(metric, int(at * S), size) for at, size in readings]
+def held(*readings: tuple[float, int], reading_name: str = "nvml.process_bytes") -> list[Event]:
+    return [sample(reading_name, int(at * S), size) for at, size in readings]
 
 
 def test_ranks_are_aligned_by_step_and_their_lag_is_said() -> None:
@@ -73,19 +73,19 @@ def test_else_the_clock_aligns_and_the_offset_is_said(others: list[Timeline], wh
     assert offsets == [1.0, *([1.5] if others else [])]
 
 
-def test_one_metric_for_all_and_a_curve_a_device() -> None:
-    both = [*held((1, GIB)), *held((1, MIB), metric="torch.reserved_bytes")]
-    other = held((1, 3 * MIB), metric="torch.reserved_bytes")
+def test_one_reading_for_all_and_a_curve_a_device() -> None:
+    both = [*held((1, GIB)), *held((1, MIB), reading_name="torch.reserved_bytes")]
+    other = held((1, 3 * MIB), reading_name="torch.reserved_bytes")
     other.append(other[0] | {"device": 1, "bytes": 5 * MIB})
     _, aligned = run_of(rank(None, 0, *both, pid=5), rank(None, 0, *other, pid=6))
-    assert aligned.metric == "torch.reserved_bytes"
+    assert aligned.reading_name == "torch.reserved_bytes"
     found = [(each.process.pid, each.device, each.bytes[0]) for each in aligned.device_curves]
     assert found == [(5, 0, MIB), (6, 0, 3 * MIB), (6, 1, 5 * MIB)]
 
 
 def test_what_nobody_read_has_no_curve() -> None:
     run, aligned = run_of(rank(None, 0, pid=1), rank(None, 1, pid=2))
-    assert (aligned.metric, aligned.device_curves, aligned.host_curves) == (None, (), ())
+    assert (aligned.reading_name, aligned.device_curves, aligned.host_curves) == (None, (), ())
     assert run.sentence == "No process of this run was seen to hold memory of a device."
 
 

@@ -1,4 +1,4 @@
-"""Where layers were at the moment of the figures, and what is in flight then."""
+"""Where layers were at the moment of the metrics, and what is in flight then."""
 
 from __future__ import annotations
 

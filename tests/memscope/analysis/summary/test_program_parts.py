@@ -41,7 +41,7 @@ def test_each_device_has_a_series_of_its_own_and_latest_adds_them_up() -> None:
         rows.append(sample("torch.allocated_bytes", at, second * MIB) | {"device": 1})
     rows.append(event(events.SAMPLE, 9, name="host.rss_bytes", bytes=GIB))
     program = describe_program(fold(rows))
-    found = {(each.metric, each.device): each.series for each in program.series}
+    found = {(each.reading_name, each.device): each.series for each in program.series}
     assert found["torch.allocated_bytes", 0].last.tolist() == [5 * MIB, 7 * MIB]
     assert found["torch.allocated_bytes", 1].last.tolist() == [1 * MIB, 3 * MIB]
     assert found["host.rss_bytes", None].peak == GIB

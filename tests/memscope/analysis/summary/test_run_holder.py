@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from memscope import events
+from memscope.analysis.summary import run_summary
 from memscope.analysis.summary.run_summary import Process, RunSummary, summarize_run
-from memscope.analysis.summary.summary import run_summary, summarize
+from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import Timeline
 from tests.memscope.analysis.build import HEADER, Event, event, fact, make_batch, state
 from tests.memscope.analysis.torch_runs import GIB, GPU, sample

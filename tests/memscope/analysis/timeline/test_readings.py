@@ -1,4 +1,4 @@
-"""Limits on metrics, on ratios and on growth: what is measured, and why where it is not."""
+"""Limits on readings, on ratios and on growth: what is measured, and why where it is not."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from memscope import events
 from memscope.analysis.limits.limits import judge, parse_limit
-from memscope.analysis.metrics.figure import Figure
-from memscope.analysis.metrics.figures import FIGURES
 from memscope.analysis.metrics.measure import measure
-from memscope.analysis.metrics.metric_names import BY_NAME
-from memscope.probes.nvml.probe import probe as nvml
+from memscope.analysis.metrics.metric import Metric
+from memscope.analysis.metrics.table import METRICS
+from memscope.analysis.timeline.reading_names import BY_NAME
+from memscope.probes.nvml import probe as nvml
 from memscope.probes.torch import allocator
 from tests.memscope.analysis.build import Event, event, fact, fold
 from tests.memscope.analysis.torch_runs import GIB, GPU, run_program, sample
@@ -22,17 +22,17 @@ from tests.paths import ROOT
 HOST = fact("device.0", {"name": "host", "kind": "host", "total_bytes": 1000})
 
 
-def measured(rows: list[Event], name: str, *, split: int = 0) -> Figure:
+def measured(rows: list[Event], name: str, *, split: int = 0) -> Metric:
     limit = parse_limit(f"{name} <= 0")
-    return measure(fold(rows, split=split), [limit])[limit.figure]
+    return measure(fold(rows, split=split), [limit])[limit.metric]
 
 
 def value(rows: list[Event], name: str, *, split: int = 0) -> float | None:
     return measured(rows, name, split=split).value
 
 
-def reading(t_ns: int, size: float, metric: str = "my.level") -> Event:
-    return event(events.SAMPLE, t_ns, name=metric, value=float(size))
+def reading(t_ns: int, size: float, reading_name: str = "my.level") -> Event:
+    return event(events.SAMPLE, t_ns, name=reading_name, value=float(size))
 
 
 def stepped(levels: list[list[float]], *, gap: float | None = None) -> list[Event]:
@@ -82,16 +82,16 @@ def test_without_steps_all_readings_count() -> None:
 
 
 def test_readings_of_warmup_alone_are_no_percentile() -> None:
-    figure = measured(stepped([[1.0, 2.0]]), "my.level.p95")
-    assert figure.value is None
-    assert "after warm-up" in (figure.reason or "")
+    metric = measured(stepped([[1.0, 2.0]]), "my.level.p95")
+    assert metric.value is None
+    assert "after warm-up" in (metric.reason or "")
 
 
-def of_devices(metric: str, **sizes: list[int]) -> list[Event]:
+def of_devices(reading_name: str, **sizes: list[int]) -> list[Event]:
     """Readings of devices "_0", "_1", …; "host" is none."""
     devices = {name: -1 if name == "host" else int(name[1:]) for name in sizes}
     return [
-        event(events.SAMPLE, index, name=metric, bytes=size, device=devices[name])
+        event(events.SAMPLE, index, name=reading_name, bytes=size, device=devices[name])
         for name, found in sizes.items()
         for index, size in enumerate(found)
     ]
@@ -127,7 +127,7 @@ def test_a_peak_takes_the_register_that_misses_nothing() -> None:
 def test_a_ratio_of_two() -> None:
     rows = [GPU, sample("torch.allocated_bytes", 1, 30), sample("torch.reserved_bytes", 2, 40)]
     ratio = "torch.allocated_bytes.peak / torch.reserved_bytes.peak"
-    assert measured(rows, ratio) == Figure(ratio, 0.75, "ratio")
+    assert measured(rows, ratio) == Metric(ratio, 0.75, "ratio")
     assert value(rows, "torch.allocated_bytes.peak / memory.peak_bytes") == 0.75
     assert measured(rows, "my.a.peak / my.b.peak").reason == "my.a is not in this recording"
     zero = [reading(1, 0.0, "my.b"), reading(1, 1.0, "my.a")]
@@ -135,12 +135,12 @@ def test_a_ratio_of_two() -> None:
 
 
 @pytest.mark.parametrize(("a_step", "verdict"), [(1023, "pass"), (1024, "pass"), (1025, "fail")])
-def test_growth_of_a_metric_a_step(a_step: int, verdict: str) -> None:
+def test_growth_of_a_reading_a_step(a_step: int, verdict: str) -> None:
     rows = run_program(200, lambda step: GIB + a_step * step, lambda step: 2 * GIB)
     limit = parse_limit("torch.allocated_bytes.growth <= 1 KiB")
-    figure = measure(fold(rows), [limit])
-    assert judge(figure, [limit])[0].verdict == verdict
-    assert figure[limit.figure].unit == "bytes/step"
+    metric = measure(fold(rows), [limit])
+    assert judge(metric, [limit])[0].verdict == verdict
+    assert metric[limit.metric].unit == "bytes/step"
     assert value(rows, "growth.allocated") == value(rows, "torch.allocated_bytes.growth")
 
 
@@ -167,31 +167,31 @@ def test_growth_of_a_metric_a_step(a_step: int, verdict: str) -> None:
 def test_what_is_missing_has_the_reason_of_its_probe(
     rows: list[Event], name: str, reason: str
 ) -> None:
-    figure = measured(rows, name)
-    assert figure.value is None
-    assert reason in (figure.reason or "")
+    metric = measured(rows, name)
+    assert metric.value is None
+    assert reason in (metric.reason or "")
 
 
-def test_every_metric_that_is_sampled_can_be_named() -> None:
-    """By its text in the sources: a limit on a metric that the table lacks is refused."""
+def test_every_reading_that_is_sampled_can_be_named() -> None:
+    """By its text in the sources: a limit on a reading that the table lacks is refused."""
     root = ROOT
     sources = [*root.glob("memscope/probes/*.py"), *root.glob("runners/**/*.py")]
     text = "\n".join(path.read_text() for path in sources)
     written = set(re.findall(r'sample\(\s*"([\w.]+)"', text))
     areas = "torch|nvml|host|model|cgroup|device|pool|residency|kv"
-    written |= set(re.findall(rf'"((?:{areas})\.\w+_bytes)"', text)) - {row.name for row in FIGURES}
+    written |= set(re.findall(rf'"((?:{areas})\.\w+_bytes)"', text)) - {row.name for row in METRICS}
     written |= {f"torch.{name}" for name in (*allocator._BYTES, *allocator._COUNTS)}
     written |= {f"nvml.{name}" for name in nvml._FIELDS}
     assert len(written) > 20
     assert written - BY_NAME.keys() == set()
 
 
-def test_torchs_metrics_do_not_apply_on_a_host_device() -> None:
+def test_torchs_readings_do_not_apply_on_a_host_device() -> None:
     assert not measured([HOST], "torch.reserved_bytes.peak").is_applicable
     assert measured([], "torch.reserved_bytes.peak").is_applicable
 
 
-def test_an_open_metric_takes_the_unit_of_its_limit() -> None:
+def test_an_open_reading_takes_the_unit_of_its_limit() -> None:
     rows = [reading(1, 3 << 30)]
     limit = parse_limit("my.level.peak <= 2 GiB")
     (verdict, *_) = judge(measure(fold(rows), [limit]), [limit])

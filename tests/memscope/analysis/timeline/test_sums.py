@@ -1,4 +1,4 @@
-"""Figures over thinned steps: the same where sums tell all that they need, else not measured."""
+"""Metrics over thinned steps: the same where sums tell all that they need, else not measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from memscope import events
-from memscope.analysis.metrics.figures import figures
+from memscope.analysis.metrics.table import metrics
 from memscope.analysis.summary.layer_states import find_layer_states
 from memscope.analysis.summary.residency_map import ResidencyMapFold
 from memscope.analysis.summary.summary import summarize
@@ -50,7 +50,7 @@ def read(batches: list[Batch]) -> Timeline:
 def test_what_sums_tell_is_as_it_was(policy: str, size: int) -> None:
     rows = run_sweeps(policy, 9, 3)
     whole, thin_ones = fold(rows), read(thinned(rows, size=size))
-    found, expected = figures(thin_ones), figures(whole)
+    found, expected = metrics(thin_ones), metrics(whole)
     for name in BY_SUMS:
         assert found[name].value == expected[name].value, name
     assert thin_ones.counts == {**whole.counts, "dropped": thin_ones.counts["dropped"]}
@@ -62,7 +62,7 @@ def test_what_sums_tell_is_as_it_was(policy: str, size: int) -> None:
 
 def test_what_sums_do_not_tell_is_not_measured() -> None:
     timeline = read(thinned(run_sweeps("past", 9, 3)))
-    found = figures(timeline)
+    found = metrics(timeline)
     for name in ("residency.peak_layers", "residency.resident_bytes", "residency.held_bytes"):
         assert found[name].value is None
         assert "sums" in (found[name].reason or "")
@@ -106,13 +106,13 @@ def test_a_segment_without_those_before_it_goes_on_from_what_was_held() -> None:
     ]
     timeline = fold(rows)
     assert (timeline.driver.bytes, timeline.pool_driver.bytes) == (110, 60)
-    assert figures(timeline)["memory.peak_bytes"].value is None
+    assert metrics(timeline)["memory.peak_bytes"].value is None
     rows.append(event(events.SAMPLE, 11, name="device.peak_bytes", bytes=170))
-    assert figures(fold(rows))["memory.peak_bytes"].value == 170
+    assert metrics(fold(rows))["memory.peak_bytes"].value == 170
 
 
 def readings(seconds: int) -> list[Event]:
-    """Two metrics, ten times a second; one has its most and least in the middle of somewhere."""
+    """Two readings, ten times a second; one has its most and least in the middle of somewhere."""
     sizes = np.random.default_rng(5).integers(100, 200, seconds * 10)
     sizes[33], sizes[seconds * 10 - 44] = 900, 1
     return [
@@ -146,10 +146,10 @@ def test_percentiles_are_of_the_part_that_is_there_in_full() -> None:
         for number in range(9)
     ]
     timeline = read([*thinned(old), make_batch(new)])
-    (allocated,) = timeline.metric("torch.allocated_bytes").values()
+    (allocated,) = timeline.readings_of("torch.allocated_bytes").values()
     assert (len(allocated.inside), allocated.inside.percentile(0.5)) == (9, 50)
     assert allocated.series.peak == 900
-    (reserved,) = timeline.metric("torch.reserved_bytes").values()
+    (reserved,) = timeline.readings_of("torch.reserved_bytes").values()
     assert len(reserved.inside) == 0
 
 

@@ -88,7 +88,7 @@ def test_any_split_into_batches_gives_the_same(rows: list[Event], split: int) ->
 def test_hostile_numbers_never_raise(rows: list[Event], split: int) -> None:
     timeline = fold(rows, split=split)
     found = summarize(timeline, state()).to_json()
-    values = [figure["value"] for figure in found["figures"].values()]
+    values = [metric["value"] for metric in found["metrics"].values()]
     assert all(value is None or math.isfinite(value) for value in values)
     mapped = ResidencyMapFold()
     for start in range(0, len(rows), split):
@@ -164,12 +164,12 @@ def test_impossible_layers_are_left_out_and_counted(layer: int) -> None:
     assert timeline.ignored_rows == 1
     assert find_layer_states(timeline).states == ()
     assert any(
-        "1 events are in no figure" in text for text in summarize(timeline, state()).sentences
+        "1 events are in no metric" in text for text in summarize(timeline, state()).sentences
     )
 
 
-def test_metrics_beyond_the_bound_are_counted_not_kept() -> None:
-    rows = [event(events.SAMPLE, at, name=f"metric {at}", value=1.0) for at in range(300)]
+def test_readings_beyond_the_bound_are_counted_not_kept() -> None:
+    rows = [event(events.SAMPLE, at, name=f"reading {at}", value=1.0) for at in range(300)]
     timeline = fold(rows, split=70)
     assert len(timeline.series) == 256
     assert timeline.ignored_rows == 44
@@ -227,7 +227,7 @@ def test_rare_rows_are_kept_as_they_are() -> None:
     timeline = fold(rows)
     assert (timeline.marks[0].name, timeline.marks[0].t_ns) == ("prefill done", 5)
     assert (timeline.phases[0].start_ns, timeline.phases[0].end_ns) == (5, 9)
-    assert timeline.ooms[0].figures == {"free": 8}
+    assert timeline.ooms[0].counters == {"free": 8}
     assert timeline.oom_counts == {"engine": 1, "request": 1}
     assert (timeline.dropped, timeline.dropped_rows) == ({"wait": 40}, 40)
 

@@ -1,4 +1,4 @@
-"""Out-of-memory messages with random figures, written the way each version of torch writes them."""
+"""Out-of-memory messages with random numbers, written the way each version of torch writes them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def half_digit(count: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class Amounts:
     """What is true when memory runs out."""
 
     device: int
@@ -45,8 +45,8 @@ class Figures:
 sizes = st.one_of(
     st.integers(0, 2**12), st.integers(2**20, 2**24), st.integers(2**30, 2**38), st.just(0)
 )
-figures = st.builds(
-    Figures,
+amounts = st.builds(
+    Amounts,
     device=st.integers(0, 15),
     requested=sizes,
     total=st.integers(2**30, 2**38),
@@ -69,7 +69,7 @@ EXPANDABLE = (
 )
 
 
-def cached_form(f: Figures) -> str:
+def cached_form(f: Amounts) -> str:
     """torch 1.0 to 1.3."""
     return (
         f"RuntimeError: CUDA out of memory. Tried to allocate {format_size(f.requested)} "
@@ -78,7 +78,7 @@ def cached_form(f: Figures) -> str:
     )
 
 
-def reserved_form(f: Figures) -> str:
+def reserved_form(f: Amounts) -> str:
     """torch 1.4 to 1.9."""
     return (
         f"RuntimeError: CUDA out of memory. Tried to allocate {format_size(f.requested)} "
@@ -88,13 +88,13 @@ def reserved_form(f: Figures) -> str:
     )
 
 
-def limited_form(f: Figures) -> str:
+def limited_form(f: Amounts) -> str:
     """torch 1.10 to 2.0 under a memory fraction."""
     text = reserved_form(f).replace(" free; ", f" free; {format_size(f.limit)} allowed; ")
     return text.replace("RuntimeError", "torch.cuda.OutOfMemoryError") + MAX_SPLIT
 
 
-def sentence_form(f: Figures) -> str:
+def sentence_form(f: Amounts) -> str:
     """torch 2.1, misspelt."""
     return (
         f"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate "
@@ -108,7 +108,7 @@ def sentence_form(f: Figures) -> str:
     )
 
 
-def pools_form(f: Figures) -> str:
+def pools_form(f: Amounts) -> str:
     """torch 2.4 and later, under a memory fraction, with CUDA graphs."""
     return (
         f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate "
@@ -122,7 +122,7 @@ def pools_form(f: Figures) -> str:
     )
 
 
-def common_form(f: Figures) -> str:
+def common_form(f: Amounts) -> str:
     """torch 2.9 and later, on ROCm."""
     return (
         f"torch.OutOfMemoryError: HIP out of memory. Tried to allocate "
@@ -133,7 +133,7 @@ def common_form(f: Figures) -> str:
     )
 
 
-def xpu_form(f: Figures) -> str:
+def xpu_form(f: Amounts) -> str:
     """Intel's copy, which gives no free memory."""
     return (
         f"torch.OutOfMemoryError: XPU out of memory. Tried to allocate "
@@ -144,7 +144,7 @@ def xpu_form(f: Figures) -> str:
     )
 
 
-def npu_form(f: Figures) -> str:
+def npu_form(f: Amounts) -> str:
     """Ascend's copy, which gives what is active."""
     return (
         f"RuntimeError: NPU out of memory. Tried to allocate {format_size(f.requested)} "
@@ -154,7 +154,7 @@ def npu_form(f: Figures) -> str:
     )
 
 
-def async_form(f: Figures) -> str:
+def async_form(f: Amounts) -> str:
     """The back end cudaMallocAsync."""
     return (
         f"torch.OutOfMemoryError: Allocation on device {f.device} would exceed allowed memory. "
@@ -167,7 +167,7 @@ def async_form(f: Figures) -> str:
     )
 
 
-def mps_form(f: Figures) -> str:
+def mps_form(f: Amounts) -> str:
     """Apple's devices."""
     return (
         f"RuntimeError: MPS backend out of memory (MPS allocated: {format_size(f.allocated)}, "
@@ -176,7 +176,7 @@ def mps_form(f: Figures) -> str:
     )
 
 
-def retry_form(f: Figures) -> str:
+def retry_form(f: Amounts) -> str:
     """The warning of torch 2.13 about an allocation that is tried again."""
     return (
         f"memory allocation failed with OOM on device {f.device} while trying to allocate "
@@ -186,7 +186,7 @@ def retry_form(f: Figures) -> str:
 
 _WITHOUT_RESERVED = ("device", "requested", "total", "free", "allocated")
 _ALL = (*_WITHOUT_RESERVED, "reserved")
-# Each form and the figures that its text gives.
+# Each form and the numbers that its text gives.
 FORMS = {
     cached_form: _ALL,
     reserved_form: _ALL,

@@ -20,9 +20,9 @@ from memscope.interop.oom_log.search import BLOCK_BYTES
 from memscope.interop.oom_log.sizes import Size
 from tests.memscope.interop.oom_log.messages import (
     FORMS,
-    Figures,
+    Amounts,
+    amounts,
     cached_form,
-    figures,
     half_digit,
     pools_form,
     reserved_form,
@@ -32,7 +32,7 @@ from tests.paths import DATA
 
 CASES = sorted((DATA / "oom").glob("*.txt"))
 GIB = 2**30
-EXAMPLE = Figures(
+EXAMPLE = Amounts(
     device=3,
     requested=2 * GIB,
     total=80 * GIB,
@@ -64,7 +64,7 @@ def refusal_in(text: str) -> Refusal:
     return found.message
 
 
-def assert_figures(message: OomMessage, expected: Figures, names: tuple[str, ...]) -> None:
+def assert_amounts(message: OomMessage, expected: Amounts, names: tuple[str, ...]) -> None:
     for name in names:
         true = getattr(expected, name)
         value = getattr(message, _FIELDS.get(name, name))
@@ -78,17 +78,17 @@ def assert_figures(message: OomMessage, expected: Figures, names: tuple[str, ...
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
-@given(expected=figures)
+@given(expected=amounts)
 @settings(max_examples=60, deadline=None)
-def test_every_format_round_trips(form: Callable[[Figures], str], expected: Figures) -> None:
-    assert_figures(message_in(form(expected)), expected, FORMS[form])
+def test_every_format_round_trips(form: Callable[[Amounts], str], expected: Amounts) -> None:
+    assert_amounts(message_in(form(expected)), expected, FORMS[form])
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
-@given(expected=figures, width=st.integers(24, 100), rank=st.integers(0, 4000))
+@given(expected=amounts, width=st.integers(24, 100), rank=st.integers(0, 4000))
 @settings(max_examples=25, deadline=None)
 def test_wrapped_with_rank_prefixes_it_is_the_same(
-    form: Callable[[Figures], str], expected: Figures, width: int, rank: int
+    form: Callable[[Amounts], str], expected: Amounts, width: int, rank: int
 ) -> None:
     text = form(expected).replace("\n", " ")
     pieces = [text[start : start + width] for start in range(0, len(text), width)]
@@ -96,9 +96,9 @@ def test_wrapped_with_rank_prefixes_it_is_the_same(
     assert message_in(wrapped) == message_in(form(expected))
 
 
-@given(expected=figures, end=st.integers(0, 900))
+@given(expected=amounts, end=st.integers(0, 900))
 @settings(max_examples=100, deadline=None)
-def test_cut_text_gives_only_figures_that_it_has(expected: Figures, end: int) -> None:
+def test_cut_text_gives_only_amounts_that_it_has(expected: Amounts, end: int) -> None:
     reading = read(pools_form(expected)[:end])
     for found in reading.found:
         assert isinstance(found.message, OomMessage)
@@ -214,7 +214,7 @@ def test_retries_are_counted_not_taken_for_failures() -> None:
         ("cuda runtime error (2) : out of memory at /pytorch/aten/THCStorage.cu:58", "bare"),
     ],
 )
-def test_errors_without_figures_have_a_kind(text: str, kind: str) -> None:
+def test_errors_without_amounts_have_a_kind(text: str, kind: str) -> None:
     assert message_in(text).kind == kind
 
 
@@ -264,11 +264,11 @@ def test_hint_of_the_message_is_no_setting() -> None:
     assert read(pools_form(EXAMPLE)).context.settings == ""
 
 
-figure = st.integers(1, 9999).map(lambda hundredths: hundredths / 100)
+amount = st.integers(1, 9999).map(lambda hundredths: hundredths / 100)
 tokens = st.integers(1, 2_000_000)
 
 
-@given(free=figure, total=figure, share=st.integers(1, 99), wanted=figure, device=st.booleans())
+@given(free=amount, total=amount, share=st.integers(1, 99), wanted=amount, device=st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_refusal_for_free_memory_round_trips(
     free: float, total: float, share: int, wanted: float, device: bool
@@ -284,7 +284,7 @@ def test_refusal_for_free_memory_round_trips(
         assert abs(size.bytes - true * GIB) <= 1
 
 
-@given(length=tokens, needed=figure, available=figure, fitting=tokens)
+@given(length=tokens, needed=amount, available=amount, fitting=tokens)
 @settings(max_examples=60, deadline=None)
 def test_refusal_for_kv_cache_round_trips(
     length: int, needed: float, available: float, fitting: int

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memscope import events
-from memscope.interop.perfetto.encoding import trace as perfetto_trace
+from memscope.interop.perfetto import trace as perfetto_trace
 from tests.memscope.analysis.build import HEADER, event, fact, make_batch, state
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.interop.perfetto.perfetto_traces import Track, fields, read_tracks, write_trace
@@ -191,7 +191,7 @@ def test_where_lanes_run_out_a_slice_becomes_a_moment(monkeypatch: pytest.Monkey
     assert tracks[0].arguments[-1] == {"duration_ns": 50}
 
 
-def test_metrics_past_the_bound_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readings_past_the_bound_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perfetto_trace, "MAX_TRACKS", 3)
     rows = [event(events.SAMPLE, 1, name=f"m{n}", value=1.0) for n in range(5)]
     data, writer = write_trace(rows)

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from memscope import events
+from memscope.probes.cupti import buffers as cupti_buffers
+from memscope.probes.cupti import probe as cupti
 from memscope.probes.cupti.buffers import CuptiAbsent, build
 from memscope.probes.cupti.library import CuptiError, find_loaded
 from memscope.probes.cupti.probe import CuptiProbe
-from memscope.probes.cupti.probe import buffers as cupti_buffers
-from memscope.probes.cupti.probe import probe as cupti
 from memscope.probes.cupti.records import library_name
 from tests.fakes import MODERN, FakeNvml, FakeTorch, ListRecorder, Row
 from tests.memscope.probes.cupti.fake_cupti import (

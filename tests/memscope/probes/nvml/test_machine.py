@@ -111,7 +111,7 @@ def test_memory_without_owner_has_a_line_and_a_reason() -> None:
 
 
 @pytest.mark.parametrize("name", ["WSL", "WSL sentinel", "R535 misread"])
-def test_figures_that_cannot_be_are_not_shown(name: str) -> None:
+def test_amounts_that_cannot_be_are_not_shown(name: str) -> None:
     text = lines_of(name)
     assert "not measured" in text
     assert "PiB" not in text

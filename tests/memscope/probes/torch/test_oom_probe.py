@@ -87,8 +87,8 @@ def test_error_is_recorded_with_counters_and_map(tmp_path: Path, torch: FakeCuda
     assert (error.requested_bytes, error.step, error.device) == (WANTED, 0, 0)
     state = torch.allocator.state()
     free = 4 * GIB - state["reserved"]
-    assert error.figures["free"] == free
-    assert error.figures["reserved"] == state["reserved"]
+    assert error.amounts["free"] == free
+    assert error.amounts["reserved"] == state["reserved"]
     memory = map_of(tmp_path / "run.mscope").memory
     assert memory.reserved_bytes == state["reserved"]
     assert memory.bytes_in(0) == state["allocated"]
@@ -186,7 +186,7 @@ def test_fraction_is_a_limit_and_the_card_is_known_from_before(
         fill(fake)
         fail(fake)
     (error,) = read(tmp_path / "run.mscope").ooms
-    assert (error.figures["limit"], error.figures["total"]) == (4 * GIB, 8 * GIB)
+    assert (error.amounts["limit"], error.amounts["total"]) == (4 * GIB, 8 * GIB)
 
 
 def test_backend_without_observer_says_so_and_exceptions_are_recorded(

@@ -24,7 +24,7 @@ from memscope.interop.oom_log.sizes import Size
 from memscope.plan import Needs, Plan, Window
 from memscope.reader.scanner import State
 from tests.memscope.analysis.build import Event, event, fact, fold
-from tests.memscope.interop.oom_log.messages import FORMS, Figures, figures, pools_form, retry_form
+from tests.memscope.interop.oom_log.messages import FORMS, Amounts, amounts, pools_form, retry_form
 from tests.memscope.interop.oom_log.test_log_reader import EXAMPLE
 from tests.paths import DATA
 
@@ -38,7 +38,7 @@ def explain(text: str) -> Explanation:
 
 
 def message(**gib: float | None) -> OomMessage:
-    """A message of torch with figures in GiB, of a card of 80 GiB."""
+    """A message of torch with numbers in GiB, of a card of 80 GiB."""
     known = {"total": 80.0, **gib}
     sizes = {
         name: Size(round(value * GIB), 0.005 * GIB)
@@ -58,7 +58,7 @@ def setting(explanation: Explanation, start: str) -> Any:
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_handed_cases_have_their_diagnosis_and_figures(path: Path) -> None:
+def test_handed_cases_have_their_diagnosis_and_amounts(path: Path) -> None:
     expected = json.loads(path.with_suffix(".json").read_text())
     found = explain_reading(read_log(io.BytesIO(path.read_bytes()))).to_json()
     assert found["diagnosis"] in (*str(expected["diagnosis"]).split("|"), expected["diagnosis"])
@@ -107,7 +107,7 @@ def test_handed_cases_have_their_diagnosis_and_figures(path: Path) -> None:
         ({"requested": 2, "allocated": 40, "reserved": 50}, "unknown"),
     ],
 )
-def test_figures_give_one_diagnosis(gib: dict[str, float], diagnosis: str) -> None:
+def test_amounts_give_one_diagnosis(gib: dict[str, float], diagnosis: str) -> None:
     assert diagnose(**gib) == diagnosis
 
 
@@ -124,7 +124,7 @@ def test_figures_give_one_diagnosis(gib: dict[str, float], diagnosis: str) -> No
         ("2.00 GiB", "8.00 GiB", "17.20 GiB", "0 bytes", "17.20 GiB", "oversubscribed"),
     ],
 )
-def test_figures_of_public_reports(
+def test_amounts_of_public_reports(
     requested: str, total: str, allocated: str, free: str, reserved: str, diagnosis: str
 ) -> None:
     text = (
@@ -153,20 +153,20 @@ def test_own_process_of_a_container_is_found_by_its_size() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
-@given(expected=figures)
+@given(expected=amounts)
 @settings(max_examples=30, deadline=None)
 def test_every_message_is_explained_and_its_bar_adds_up(
-    form: Callable[[Figures], str], expected: Figures
+    form: Callable[[Amounts], str], expected: Amounts
 ) -> None:
     explanation = explain(form(expected))
     assert explanation.diagnosis is not None
     assert explanation.why
     json.dumps(explanation.to_json(), allow_nan=False)
     assert all(share.bytes > 0 for share in explanation.shares)
-    total = explanation.figures.get("total", 0)
+    total = explanation.amounts.get("total", 0)
     if explanation.shares and total:
         held = max(
-            total, explanation.figures.get("reserved", explanation.figures.get("allocated", 0))
+            total, explanation.amounts.get("reserved", explanation.amounts.get("allocated", 0))
         )
         assert total <= explanation.bar_bytes <= held
 
@@ -175,7 +175,7 @@ def test_every_message_is_explained_and_its_bar_adds_up(
 def test_bar_of_each_case_is_the_card(path: Path) -> None:
     explanation = explain_reading(read_log(io.BytesIO(path.read_bytes())))
     if explanation.shares:
-        whole = max(explanation.figures["total"], explanation.figures.get("reserved", 0))
+        whole = max(explanation.amounts["total"], explanation.amounts.get("reserved", 0))
         assert explanation.bar_bytes == whole
 
 
@@ -273,7 +273,7 @@ def test_graphs_of_vllm_are_counted_once_they_are_known() -> None:
         ),
     ],
 )
-def test_refusals_are_answered_with_figures(log: str, start: str, frees: int | None) -> None:
+def test_refusals_are_answered_with_amounts(log: str, start: str, frees: int | None) -> None:
     assert setting(explain(log), start).frees_bytes == frees
 
 
@@ -295,9 +295,9 @@ def test_server_that_asks_for_too_much_of_an_empty_card_is_told_so() -> None:
     assert explain(text).diagnosis == "server_budget"
 
 
-@given(expected=figures)
+@given(expected=amounts)
 @settings(max_examples=50, deadline=None)
-def test_shares_move_by_what_is_missing(expected: Figures) -> None:
+def test_shares_move_by_what_is_missing(expected: Amounts) -> None:
     total, missing = expected.total, expected.requested % expected.total
     assert (0.9 - lower_share(0.9, missing, total)) * total >= missing * (1 - 1e-6) - 1
     assert (raise_share(0.5, missing, total) - 0.5) * total >= missing * (1 - 1e-6) - 1
@@ -324,7 +324,7 @@ def test_growth_from_message_to_message_is_noted() -> None:
 def test_retries_alone_are_no_failure_that_is_known() -> None:
     explanation = explain(retry_form(EXAMPLE))
     assert explanation.diagnosis == "unknown"
-    assert explanation.figures["free"] == EXAMPLE.free
+    assert explanation.amounts["free"] == EXAMPLE.free
 
 
 def test_memory_summary_after_the_message_shows_pending_frees() -> None:

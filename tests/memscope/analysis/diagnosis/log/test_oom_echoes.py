@@ -61,7 +61,7 @@ def test_nothing_is_earlier_than_the_first_failure() -> None:
     assert CAUGHT not in notes(*log)
 
 
-def test_other_figures_of_the_same_request_are_another_failure() -> None:
+def test_other_amounts_of_the_same_request_are_another_failure() -> None:
     assert CAUGHT in notes(FIRST, FIRST.replace("212.41", "212.42"))
     assert not notes(FIRST, FIRST)
 

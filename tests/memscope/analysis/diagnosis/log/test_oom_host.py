@@ -1,4 +1,4 @@
-"""Programs that the kernel killed, and /dev/shm that was full: host memory, with its figures."""
+"""Programs that the kernel killed, and /dev/shm that was full: host memory, with its numbers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def settings(explanation: Explanation) -> str:
 def test_kernels_lines_give_limit_and_what_was_held() -> None:
     explanation = explain(USAGE, CGROUP)
     assert explanation.diagnosis == "not_device_memory"
-    assert explanation.figures == {"limit": 16 * GIB, "allocated": 15.75 * GIB}
+    assert explanation.amounts == {"limit": 16 * GIB, "allocated": 15.75 * GIB}
     assert (
         "python (pid 4211) was killed at the container's memory limit of 16.00 GiB; it held "
         "15.75 GiB." in explanation.why
@@ -58,25 +58,25 @@ def test_kernels_lines_give_limit_and_what_was_held() -> None:
 )
 def test_description_of_a_pod_gives_its_limit(printed: str, limit: int) -> None:
     explanation = explain(DESCRIBE.format(printed))
-    assert explanation.figures == {"limit": limit}
+    assert explanation.amounts == {"limit": limit}
     assert "anon-rss" in " ".join(explanation.unknown)
 
 
 def test_description_and_kernel_complete_each_other() -> None:
     for log in ((DESCRIBE.format("16Gi"), CGROUP), (CGROUP, DESCRIBE.format("16Gi"))):
-        assert explain(*log).figures == {"limit": 16 * GIB, "allocated": 15.75 * GIB}
+        assert explain(*log).amounts == {"limit": 16 * GIB, "allocated": 15.75 * GIB}
 
 
 def test_limit_of_the_next_container_is_not_taken() -> None:
     log = "Reason: OOMKilled\nsidecar:\n Container ID: x\n Limits:\n  memory: 64Mi\n"
     explanation = explain(log)
-    assert explanation.figures == {}
+    assert explanation.amounts == {}
     assert "kubectl describe pod" in " ".join(explanation.unknown)
 
 
 def test_whole_machine_has_no_limit_to_raise() -> None:
     explanation = explain(USAGE, KILL.format("O", "python"))
-    assert explanation.figures == {"allocated": 15.75 * GIB}
+    assert explanation.amounts == {"allocated": 15.75 * GIB}
     assert "the machine had no memory left" in explanation.why
     assert "limit" not in settings(explanation)
 

@@ -1,4 +1,4 @@
-"""Figures in a log that cannot be: what is impossible is absent, and what is left is explained."""
+"""Numbers in a log that cannot be: what is impossible is absent, and what is left is explained."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def hostile_log(seed: int) -> str:
 
 
 @pytest.mark.parametrize("start", range(0, 400, 50))
-def test_impossible_figures_are_neither_shown_nor_a_fault(start: int) -> None:
+def test_impossible_amounts_are_neither_shown_nor_a_fault(start: int) -> None:
     for seed in range(start, start + 50):
         log = hostile_log(seed)
         found = explain(log)
         json.dumps(found.to_json(), allow_nan=False)
         frees = [each.frees_bytes for each in found.help if each.frees_bytes is not None]
         shares = [share.bytes for share in found.shares]
-        assert min([*found.figures.values(), *frees, *shares], default=0) >= 0, log
+        assert min([*found.amounts.values(), *frees, *shares], default=0) >= 0, log
         assert all(line.isprintable() for line in explanation_lines(found)), log
 
 

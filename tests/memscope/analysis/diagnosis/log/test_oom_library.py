@@ -1,4 +1,4 @@
-"""Errors of libraries without figures: the line is quoted, and room beside the pool is advised."""
+"""Errors of libraries without numbers: the line is quoted, and room beside the pool is advised."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_servers_share_is_lowered(server: str, flag: str) -> None:
     assert settings(explain(f"{server} serve", CUBLAS)).startswith(flag)
 
 
-def test_torchs_own_error_without_figures_is_no_librarys() -> None:
+def test_torchs_own_error_without_amounts_is_no_librarys() -> None:
     explanation = explain("torch.cuda.OutOfMemoryError: CUDA out of memory.")
     assert "left it no room" not in explanation.why
     assert "memory_fraction" not in settings(explanation)
@@ -59,6 +59,6 @@ def test_hostile_line_is_quoted_as_text_and_cut() -> None:
     assert all(line.isprintable() for line in explanation_lines(explanation))
 
 
-def test_message_with_figures_is_not_quoted() -> None:
+def test_message_with_amounts_is_not_quoted() -> None:
     explanation = explain("DefaultCPUAllocator: not enough memory: you tried to allocate 64 bytes.")
     assert not [note for note in explanation.notes if "says" in note]

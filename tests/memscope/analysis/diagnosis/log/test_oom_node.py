@@ -1,4 +1,4 @@
-"""Slurm, a kubelet or Ray ended the program: host memory, with its figures and what helps there."""
+"""Slurm, a kubelet or Ray ended the program: host memory, with its numbers and what helps there."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ def test_other_ends_are_not_of_memory(line: str) -> None:
     assert explain(line).diagnosis is None
 
 
-def test_evicted_pod_has_its_figures_and_the_nodes() -> None:
+def test_evicted_pod_has_its_amounts_and_the_nodes() -> None:
     explanation = explain(EVICTED.format("train"))
     assert explanation.diagnosis == "not_device_memory"
-    assert explanation.figures == {"allocated": 61 * GIB, "free": 60 * MIB}
+    assert explanation.amounts == {"allocated": 61 * GIB, "free": 60 * MIB}
     assert "60.00 MiB left, the kubelet keeps 100.00 MiB" in explanation.why
     assert "container train held 61.00 GiB and had requested 32.00 GiB" in explanation.why
     assert "resources.requests.memory" in settings(explanation)
@@ -121,15 +121,15 @@ def test_eviction_that_an_older_kubelet_tells() -> None:
         "Message: The node was low on resource: memory. Container httpd-container was using "
         "4395616Ki, which exceeds its request of 15Mi."
     )
-    assert explanation.figures == {"allocated": 4395616 * 1024}
+    assert explanation.amounts == {"allocated": 4395616 * 1024}
     assert "httpd-container held 4.19 GiB and had requested 15.00 MiB" in explanation.why
-    assert explain("The node was low on resource: memory.").figures == {}
+    assert explain("The node was low on resource: memory.").amounts == {}
 
 
-def test_memory_monitor_of_ray_gives_the_nodes_figures() -> None:
+def test_memory_monitor_of_ray_gives_the_nodes_amounts() -> None:
     explanation = explain(KILLED, "", KILLED.partition(": ")[2], NODE)
     assert explanation.diagnosis == "not_device_memory"
-    assert explanation.figures == {
+    assert explanation.amounts == {
         "total": round(28.80 * GIB),
         "free": round(28.80 * GIB) - round(27.71 * GIB),
         "limit": pytest.approx(28.80 * 0.95 * GIB, abs=1),
@@ -147,8 +147,8 @@ def test_raylets_own_line_is_read_whatever_follows() -> None:
     for log in ((RAYLET,), (RAYLET, SUMMARY), (SUMMARY, RAYLET)):
         explanation = explain(*log)
         assert "28.62 GiB of 30.00 GiB was in use" in explanation.why
-        assert explanation.figures["total"] == 30 * GIB
-        assert "allocated" not in explanation.figures
+        assert explanation.amounts["total"] == 30 * GIB
+        assert "allocated" not in explanation.amounts
     assert "a worker" in explain(SUMMARY).why
 
 
@@ -173,9 +173,9 @@ def test_names_from_the_log_stay_text() -> None:
 
 def test_impossible_quantities_are_absent() -> None:
     huge = EVICTED.format("train").replace("61Gi", f"{'9' * 18}Ti")
-    assert explain(huge).figures["allocated"] == 188 * 1024
+    assert explain(huge).amounts["allocated"] == 188 * 1024
     more = NODE.replace("27.71GB", "99.00GB")
-    assert "free" not in explain(KILLED, more).figures
+    assert "free" not in explain(KILLED, more).amounts
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_impossible_quantities_are_absent() -> None:
 def test_libraries_beside_torch_are_told(line: str, asked: int | None) -> None:
     explanation = explain("step 1", line)
     assert explanation.diagnosis == "unknown"
-    assert explanation.figures == ({"requested": asked} if asked else {})
+    assert explanation.amounts == ({"requested": asked} if asked else {})
     assert "library beside torch's allocator" in explanation.why
-    assert ("prints no figure" in explanation.why) == (asked is None)
+    assert ("prints no number" in explanation.why) == (asked is None)
     assert ("what was asked for" in unknown(explanation)) == (asked is None)

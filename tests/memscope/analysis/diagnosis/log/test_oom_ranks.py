@@ -32,7 +32,7 @@ def explain(text: str) -> Explanation:
 
 
 def message(device: int, free_gib: float = 0.5) -> str:
-    figures = replace(
+    amounts = replace(
         EXAMPLE,
         requested=2 * GIB,
         free=round(free_gib * GIB),
@@ -42,7 +42,7 @@ def message(device: int, free_gib: float = 0.5) -> str:
         private=0,
         limit=2**37,
     )
-    return pools_form(figures).replace("GPU 3", f"GPU {device}").replace("\n", " ")
+    return pools_form(amounts).replace("GPU 3", f"GPU {device}").replace("\n", " ")
 
 
 def names(explanation: Explanation) -> list[str]:
@@ -59,7 +59,7 @@ def summary(*ranks: int) -> str:
     return f"Failures:\n{head}\nRoot Cause (first observed failure):\n{last}\n"
 
 
-def test_every_rank_is_told_with_its_own_figures() -> None:
+def test_every_rank_is_told_with_its_own_amounts() -> None:
     log = "\n".join(f"[rank{rank}]: {message(rank, rank / 10)}" for rank in (2, 0, 5))
     explanation = explain(log)
     assert names(explanation) == ["rank 2", "rank 0", "rank 5"]
@@ -118,19 +118,19 @@ def test_times_that_cannot_be_compared_leave_the_order_of_the_log(other: str) ->
     assert "the first in the log (line 1)" in " ".join(explanation.notes)
 
 
-def test_earlier_one_without_figures_is_said() -> None:
+def test_earlier_one_without_amounts_is_said() -> None:
     bare = TIMES["logging"].format(1, 2) + "RuntimeError: CUDA error: out of memory"
     explanation = explain(f"{timed('logging', 0, 30)}\nx\n{bare}")
     assert names(explanation)[0] == "rank 0"
-    assert "the first by the log's times that gives figures" in " ".join(explanation.notes)
+    assert "the first by the log's times that gives numbers" in " ".join(explanation.notes)
 
 
-def test_rank_with_figures_is_explained_before_one_without() -> None:
+def test_rank_with_amounts_is_explained_before_one_without() -> None:
     log = f"[rank1]: RuntimeError: CUDA error: out of memory\nx\nx\nx\n[rank0]: {message(0)}"
     explanation = explain(log)
     assert names(explanation) == ["rank 0", "rank 1"]
     assert explanation.failures[1].diagnosis == "unknown"
-    assert "that gives figures" in " ".join(explanation.notes)
+    assert "that gives numbers" in " ".join(explanation.notes)
 
 
 def test_what_the_launcher_prints_again_counts_once() -> None:
@@ -151,7 +151,7 @@ def test_layers_of_vllm_tell_one_failure() -> None:
     assert names(explain(f"{log}\n\n{bare}")) == ["DP0 TP1"]
 
 
-def test_same_figures_of_other_ranks_are_other_failures() -> None:
+def test_same_amounts_of_other_ranks_are_other_failures() -> None:
     log = "\n".join(f"[rank{rank}]: {message(0)}" for rank in range(4))
     assert names(explain(log)) == [f"rank {rank}" for rank in range(4)]
 
@@ -211,7 +211,7 @@ def test_wrapped_lines_between_each_other_are_kept_apart(order: list[int], width
     explanation = explain("\n".join(lines))
     assert names(explanation) == [f"rank {rank}" for rank in order]
     for failure in explanation.failures:
-        assert failure.figures == explain(texts[failure.device or 0]).figures
+        assert failure.amounts == explain(texts[failure.device or 0]).amounts
 
 
 def test_text_tells_one_line_each_and_counts_the_rest() -> None:

@@ -46,7 +46,7 @@ def settings(explanation: Explanation) -> list[str]:
 def test_llama_cpp_gets_its_own_flags(after: str, purpose: str, first: str) -> None:
     explanation = explain(LLAMA, after)
     assert explanation.device == 1
-    assert explanation.figures == {"requested": 9866 * 2**20}
+    assert explanation.amounts == {"requested": 9866 * 2**20}
     assert (f" for {purpose}" if purpose else "9.63 GiB and") in explanation.why
     assert settings(explanation)[0].startswith(first)
     assert {"--n-gpu-layers lower (-ngl)", "--ctx-size lower (-c)"} <= set(settings(explanation))
@@ -77,7 +77,7 @@ def test_arena_of_onnx_runtime_is_told() -> None:
     explanation = explain(
         f"{ARENA}Failed to allocate memory for requested buffer of size 2830172160"
     )
-    assert explanation.figures == {"requested": 2830172160}
+    assert explanation.amounts == {"requested": 2830172160}
     assert "gpu_mem_limit of each session" in settings(explanation)
 
 
@@ -86,7 +86,7 @@ def test_limit_of_onnx_runtime_is_raised_where_it_ran_out() -> None:
         f"{ARENA}Available memory of 0 is smaller than requested bytes of 135383040"
     )
     assert explanation.diagnosis == "memory_fraction"
-    assert explanation.figures == {"requested": 135383040, "free": 0}
+    assert explanation.amounts == {"requested": 135383040, "free": 0}
     assert settings(explanation)[0] == "gpu_mem_limit higher"
 
 

@@ -103,7 +103,7 @@ def test_every_format_is_read_and_answered_with_jaxs_advice(
     log: str, requested: int | None, device: int | None
 ) -> None:
     explanation = explain(log)
-    assert explanation.figures.get("requested") == requested
+    assert explanation.amounts.get("requested") == requested
     assert explanation.device == device
     assert help_for(explanation, "jax.jit(..., donate_argnums=")
     assert help_for(explanation, "smaller batch")
@@ -148,8 +148,8 @@ def test_dump_of_the_pool_gives_a_diagnosis(
     explanation = explain(failed(in_use, wanted, ahead=ahead))
     assert explanation.diagnosis == diagnosis
     assert explanation.device == 1
-    assert explanation.figures["limit"] == explanation.bar_bytes == 60 * GIB
-    assert explanation.figures["allocated"] == in_use * GIB
+    assert explanation.amounts["limit"] == explanation.bar_bytes == 60 * GIB
+    assert explanation.amounts["allocated"] == in_use * GIB
     fractions = [each.setting for each in explanation.help if "XLA_" in each.setting]
     assert not fractions if not setting else setting in fractions
 
@@ -157,7 +157,7 @@ def test_dump_of_the_pool_gives_a_diagnosis(
 def test_program_that_cannot_fit_a_tpu_is_a_shortage() -> None:
     explanation = explain(MESSAGES[7][0])
     assert explanation.diagnosis == "shortage"
-    assert explanation.figures["total"] == round(15.5 * GIB)
+    assert explanation.amounts["total"] == round(15.5 * GIB)
     assert help_for(explanation, "smaller batch").frees_bytes == 6 * GIB
     assert not [each for each in explanation.help if "XLA_" in each.setting]
 
@@ -176,7 +176,7 @@ def test_pool_of_one_process_is_not_told_as_anothers() -> None:
     )
     explanation = explain(log)
     assert [failure.process for failure in explanation.failures] == ["w-0", "w-1"]
-    assert "limit" not in explanation.figures
+    assert "limit" not in explanation.amounts
 
 
 def test_tensorflow_gets_neither_jaxs_nor_torchs_advice() -> None:
@@ -222,9 +222,9 @@ def test_torch_in_a_program_that_names_jax_keeps_torchs_advice() -> None:
     junk=st.text(max_size=60),
 )
 @settings(max_examples=60, deadline=None)
-def test_any_figures_are_explained(wanted: int, limit: int, in_use: int, junk: str) -> None:
+def test_any_amounts_are_explained(wanted: int, limit: int, in_use: int, junk: str) -> None:
     log = ERROR.format(wanted) + junk + "\n" + DUMP.format(limit=limit, in_use=in_use)
     explanation = explain(log)
-    assert explanation.figures["requested"] == wanted
+    assert explanation.amounts["requested"] == wanted
     assert explanation.diagnosis in ("fragmentation", "memory_fraction", "shortage", "unknown")
     json.dumps(explanation.to_json(), allow_nan=False)

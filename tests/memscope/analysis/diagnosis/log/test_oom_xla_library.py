@@ -60,13 +60,13 @@ def test_program_that_does_not_load_for_another_reason_is_none() -> None:
     assert explain(CUBIN.format("CUDA_ERROR_NO_BINARY_FOR_GPU")).diagnosis is None
 
 
-def test_figures_beside_cudnns_message_are_told() -> None:
+def test_amounts_beside_cudnns_message_are_told() -> None:
     explanation = explain(HANDLE)
-    assert explanation.figures == {"free": 104857600, "total": 17179344896}
+    assert explanation.amounts == {"free": 104857600, "total": 17179344896}
     assert "100.00 MiB of 16.00 GiB was free" in explanation.why
 
 
 def test_pool_that_ran_out_is_explained_before_a_library() -> None:
     pool = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 25769803776 bytes."
     for log in (f"{pool}\n{DNN}", f"{DNN}\n{pool}"):
-        assert explain(log).figures == {"requested": 25769803776}
+        assert explain(log).amounts == {"requested": 25769803776}

@@ -1,4 +1,4 @@
-"""Recorded errors without figures: what the readings just before them say of the card."""
+"""Recorded errors without numbers: what the readings just before them say of the card."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def card(
     device: int = 0, t_ns: int = AT - SECOND // 20, *, total: int = TOTAL, **held: int
 ) -> list[Event]:
     """Readings of one moment: ``free``, ``process``, ``allocated``, ``reserved``, in bytes."""
-    metrics = {"free": "nvml", "process": "nvml", "allocated": "torch", "reserved": "torch"}
+    reading_names = {"free": "nvml", "process": "nvml", "allocated": "torch", "reserved": "torch"}
     rows = [event(events.SAMPLE, t_ns, name="nvml.total_bytes", bytes=total, device=device)]
     for name, size in held.items():
-        metric = f"{metrics[name]}.{name}_bytes"
-        rows.append(event(events.SAMPLE, t_ns, name=metric, bytes=size, device=device))
+        reading_name = f"{reading_names[name]}.{name}_bytes"
+        rows.append(event(events.SAMPLE, t_ns, name=reading_name, bytes=size, device=device))
     return rows
 
 
@@ -87,10 +87,10 @@ def test_other_processes_are_named_with_their_bytes(split: int) -> None:
     assert explanation.help[0].setting == "stop what else runs on the card"
     assert explanation.help[0].frees_bytes == TOTAL - 300 * MIB - 19 * GIB
     assert "4242" in explanation.help[0].reason
-    assert explanation.bar_bytes == explanation.figures["total"] == TOTAL
+    assert explanation.bar_bytes == explanation.amounts["total"] == TOTAL
 
 
-def test_cache_is_advised_with_figures() -> None:
+def test_cache_is_advised_with_amounts() -> None:
     explanation = explain(*FILLED_BY_CACHE, failure())
     assert "48.00 GiB lay unused in its cache" in explanation.why
     first, fraction, *_ = explanation.help
@@ -151,10 +151,10 @@ def test_readings_after_the_error_do_not_count() -> None:
     for split in (0, 1, 4):
         explanation = explain(others(), *FILLED_BY_OTHERS, failure(), *later, gone, split=split)
         assert "process 4242, vllm: 60.00 GiB" in explanation.why
-        assert explanation.figures["free"] == 300 * MIB
+        assert explanation.amounts["free"] == 300 * MIB
     early = explain(*later, failure())
     assert early.diagnosis == "unknown"
-    assert "free" not in early.figures
+    assert "free" not in early.amounts
 
 
 def test_last_of_several_errors_has_its_own_readings() -> None:
@@ -219,7 +219,7 @@ def test_device_is_not_guessed_among_several() -> None:
     explanation = explain(*ROOMY, *second, failure())
     assert explanation.diagnosis == "unknown"
     assert "Which device it was is not known: this program used 0, 1." in explanation.notes
-    assert "free" not in explanation.figures
+    assert "free" not in explanation.amounts
 
 
 def test_process_that_may_be_this_one_is_not_blamed() -> None:
@@ -268,8 +268,8 @@ def test_runtimes_reading_stands_in_for_nvml() -> None:
 
 
 def test_torchs_own_error_names_who_is_outside() -> None:
-    figures = {"free": 300 * MIB, "total": TOTAL, "allocated": 17 * GIB, "reserved": 18 * GIB}
-    data = {"scope": "engine", "source": "observer", **figures}
+    amounts = {"free": 300 * MIB, "total": TOTAL, "allocated": 17 * GIB, "reserved": 18 * GIB}
+    data = {"scope": "engine", "source": "observer", **amounts}
     error = event(events.OOM, AT, bytes=2 * GIB, device=0, data=data)
     named = explain(others(), *FILLED_BY_OTHERS, error)
     assert named.diagnosis == "outside"
@@ -280,7 +280,7 @@ def test_torchs_own_error_names_who_is_outside() -> None:
     assert not [each for each in unnamed.notes if "Other processes" in each]
 
 
-def test_error_with_figures_or_without_readings_is_as_in_a_log() -> None:
+def test_error_with_amounts_or_without_readings_is_as_in_a_log() -> None:
     assert "As a rule" in explain(failure()).why
     host = "RuntimeError: DefaultCPUAllocator: not enough memory: you tried to allocate 64 bytes."
     assert explain(*FILLED_BY_OTHERS, failure(host)).diagnosis == "not_device_memory"

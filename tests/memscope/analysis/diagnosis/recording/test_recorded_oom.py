@@ -70,8 +70,8 @@ def error_row(text: str, stream: int = 0, *, t_ns: int = AT) -> Event:
     assert message.requested
     assert message.reserved or message.allocated
     names = ("free", "total", "allocated", "reserved", "limit")
-    figures = {name: size.bytes for name in names if (size := getattr(message, name)) is not None}
-    data = {"scope": "engine", "source": "observer", **figures}
+    amounts = {name: size.bytes for name in names if (size := getattr(message, name)) is not None}
+    data = {"scope": "engine", "source": "observer", **amounts}
     return event(
         events.OOM, t_ns, bytes=message.requested.bytes, device=0, stream=stream, data=data
     )
@@ -93,8 +93,8 @@ def test_diagnosis_is_that_of_the_snapshot(name: str) -> None:
     assert explanation.diagnosis in case(name)[1]["diagnosis"].split("|")
     assert explanation.source == "recording"
     assert explanation.bar_bytes in (
-        explanation.figures["total"],
-        explanation.figures.get("limit"),
+        explanation.amounts["total"],
+        explanation.amounts.get("limit"),
     )
 
 
@@ -252,7 +252,7 @@ def test_limit_of_the_address_space_is_named_where_it_was_set(text: str) -> None
     explanation = explain([LIMITED, NO_GROUP, RESIDENT, exception_row(text)])
     assert "limited to 5.72 GiB (RLIMIT_AS, ulimit -v)" in explanation.why
     assert "4.23 GiB of it was resident when last read" in explanation.why
-    assert explanation.figures["limit"] == 6_144_000_000
+    assert explanation.amounts["limit"] == 6_144_000_000
     first, *others = explanation.help
     assert (first.setting, first.reason) == ("ulimit -v unlimited, or higher", "it was 5.72 GiB")
     assert not [each for each in others if "container" in each.setting or "ulim" in each.setting]

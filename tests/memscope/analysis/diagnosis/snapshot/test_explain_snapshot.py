@@ -48,8 +48,8 @@ def test_recorded_case_is_explained_as_known(name: str) -> None:
     found = explain_snapshot(CASES / f"{name}.pickle").to_json()
     allowed = [None if each == "null" else each for each in known["diagnosis"].split("|")]
     assert found["diagnosis"] in allowed
-    figures = {key: value for key, value in known.items() if key not in NOT_IN_FILE}
-    assert {key: found[key] for key in figures} == figures
+    amounts = {key: value for key, value in known.items() if key not in NOT_IN_FILE}
+    assert {key: found[key] for key in amounts} == amounts
 
 
 def test_hidden_limit_is_said_and_bounded() -> None:
@@ -59,7 +59,7 @@ def test_hidden_limit_is_said_and_bounded() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_schema_gives_the_same_figures(version: str) -> None:
+def test_every_schema_gives_the_same_amounts(version: str) -> None:
     allocator = FakeAllocator(600 * MIB)
     kept = fragment(allocator)
     fail(allocator, 200 * MIB)
@@ -299,7 +299,7 @@ def test_expandable_pages_can_be_given_back() -> None:
 def test_shares_add_up_to_what_could_be_had(name: str) -> None:
     found = explain_snapshot(CASES / f"{name}.pickle")
     oom = found.to_json()["oom"]
-    held = oom["reserved_bytes"] if oom else found.figures["reserved"]
+    held = oom["reserved_bytes"] if oom else found.amounts["reserved"]
     free = 0 if oom is None or oom["has_hidden_limit"] else oom["device_free_bytes"]
     assert found.bar_bytes == held + free
 
