@@ -1,86 +1,56 @@
 """The vocabulary of a recording: every kind of event, every column and its unit.
 
-This is the only place where they are named. A kind is stored as its position in ``KINDS``;
-the names travel in each file, so that a kind from a newer version still has a name.
+This is the only place where they are named. A kind is stored as its number. The names travel in
+each file, so a kind from a newer version still has a name.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
-KINDS = (
-    "fact",
-    "step",
-    "layer",
-    "wait",
-    "upload",
-    "evict",
-    "host_load",
-    "host_release",
-    "pool_hit",
-    "pool_miss",
-    "pool_return",
-    "pool_overflow",
-    "device_malloc",
-    "device_free",
-    "sample",
-    "module_load",
-    "allocator_flush",
-    "alloc_retry",
-    "kv_block_alloc",
-    "kv_block_free",
-    "prefix_hit",
-    "prefix_evict",
-    "kv_swap",
-    "request_submit",
-    "request_admit",
-    "request_finish",
-    "request_reject",
-    "request_preempt",
-    "oom",
-    "segment",
-    "block",
-    "mark",
-    "phase",
-    "dropped",
-)
 
-(
-    FACT,
-    STEP,
-    LAYER,
-    WAIT,
-    UPLOAD,
-    EVICT,
-    HOST_LOAD,
-    HOST_RELEASE,
-    POOL_HIT,
-    POOL_MISS,
-    POOL_RETURN,
-    POOL_OVERFLOW,
-    DEVICE_MALLOC,
-    DEVICE_FREE,
-    SAMPLE,
-    MODULE_LOAD,
-    ALLOCATOR_FLUSH,
-    ALLOC_RETRY,
-    KV_BLOCK_ALLOC,
-    KV_BLOCK_FREE,
-    PREFIX_HIT,
-    PREFIX_EVICT,
-    KV_SWAP,
-    REQUEST_SUBMIT,
-    REQUEST_ADMIT,
-    REQUEST_FINISH,
-    REQUEST_REJECT,
-    REQUEST_PREEMPT,
-    OOM,
-    SEGMENT,
-    BLOCK,
-    MARK,
-    PHASE,
-    DROPPED,
-) = range(len(KINDS))
+class Kind(IntEnum):
+    """What happened. New kinds are added at the end: the number is what a file holds."""
+
+    FACT = 0
+    STEP = 1
+    LAYER = 2
+    WAIT = 3
+    UPLOAD = 4
+    EVICT = 5
+    HOST_LOAD = 6
+    HOST_RELEASE = 7
+    POOL_HIT = 8
+    POOL_MISS = 9
+    POOL_RETURN = 10
+    POOL_OVERFLOW = 11
+    DEVICE_MALLOC = 12
+    DEVICE_FREE = 13
+    SAMPLE = 14
+    MODULE_LOAD = 15
+    ALLOCATOR_FLUSH = 16
+    ALLOC_RETRY = 17
+    KV_BLOCK_ALLOC = 18
+    KV_BLOCK_FREE = 19
+    PREFIX_HIT = 20
+    PREFIX_EVICT = 21
+    KV_SWAP = 22
+    REQUEST_SUBMIT = 23
+    REQUEST_ADMIT = 24
+    REQUEST_FINISH = 25
+    REQUEST_REJECT = 26
+    REQUEST_PREEMPT = 27
+    OOM = 28
+    SEGMENT = 29
+    BLOCK = 30
+    MARK = 31
+    PHASE = 32
+    DROPPED = 33
+
+
+KINDS = tuple(kind.name.lower() for kind in Kind)
+"""Names of the kinds as files and screens have them, by number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from memscope import events
+from memscope.events import Kind
 
 TOTAL_BYTES = 1000 << 20
 
@@ -49,7 +49,7 @@ class ListRecorder:
         self.rows.append(Row(kind, step, layer, **fields, t_ns=t_ns))
 
     def fact(self, key: str, data: object) -> None:
-        self.emit(events.FACT, name=key, data=data)
+        self.emit(Kind.FACT, name=key, data=data)
 
     def sample(
         self,
@@ -62,7 +62,7 @@ class ListRecorder:
         device: int = -1,
     ) -> None:
         fields = {"name": reading_name, "bytes": bytes, "value": value, "device": device}
-        self.emit(events.SAMPLE, step, layer, **fields)
+        self.emit(Kind.SAMPLE, step, layer, **fields)
 
     def of(self, *kinds: int) -> Iterator[Row]:
         """The rows of these kinds."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from memscope import events
+from memscope.events import KINDS, Kind
 from memscope.recorder.rows import Row, make_row
 
 # Rows that are never replaced by sums: they are rare, and a view without them would be wrong.
-KEPT = frozenset(
-    (events.FACT, events.STEP, events.OOM, events.MARK, events.PHASE, events.SEGMENT, events.BLOCK)
-)
+KEPT = frozenset((Kind.FACT, Kind.STEP, Kind.OOM, Kind.MARK, Kind.PHASE, Kind.SEGMENT, Kind.BLOCK))
 
 
 class Backlog:
@@ -34,9 +32,9 @@ class Backlog:
         sums, self._sums = self._sums, {}
         return [
             make_row(
-                events.DROPPED,
+                Kind.DROPPED,
                 name,
-                {"kind": events.KINDS[kind], "rows": count},
+                {"kind": KINDS[kind], "rows": count},
                 t_ns=at,
                 step=step,
                 bytes=size,

@@ -6,8 +6,15 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-from memscope import events
+from memscope.events import Kind
 from memscope.recorder.rows import Emit
+
+# Plain ints: an enum member costs a lookup at each event.
+_FACT = int(Kind.FACT)
+_MARK = int(Kind.MARK)
+_PHASE = int(Kind.PHASE)
+_SAMPLE = int(Kind.SAMPLE)
+_STEP = int(Kind.STEP)
 
 
 class Emitter:
@@ -23,7 +30,7 @@ class Emitter:
 
     def fact(self, key: str, data: object) -> None:
         """Record something learnt; the last value of a key counts."""
-        self.emit(events.FACT, name=key, data=data)
+        self.emit(_FACT, name=key, data=data)
 
     def sample(
         self,
@@ -36,11 +43,11 @@ class Emitter:
         device: int = -1,
     ) -> None:
         """Record one reading of ``reading``. A reading that could not be had is not recorded."""
-        self.emit(events.SAMPLE, step, layer, reading_name, bytes, value=value, device=device)
+        self.emit(_SAMPLE, step, layer, reading_name, bytes, value=value, device=device)
 
     def mark(self, name: str) -> None:
         """A moment of the user's own."""
-        self.emit(events.MARK, self.open_step, name=name)
+        self.emit(_MARK, self.open_step, name=name)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -49,7 +56,7 @@ class Emitter:
         try:
             yield
         finally:
-            self.emit(events.PHASE, self.open_step, name=name, duration_ns=self.clock() - start)
+            self.emit(_PHASE, self.open_step, name=name, duration_ns=self.clock() - start)
 
     def take_steps(self, source: str) -> None:
         """Steps come from ``source`` from now on: whoever made them before ceases."""
@@ -85,7 +92,7 @@ class Emitter:
     def end_step(self, number: int, start_ns: int) -> None:
         """End a step that began at ``start_ns`` by ``clock``."""
         self._is_in_step = False
-        self.emit(events.STEP, number, duration_ns=self.clock() - start_ns)
+        self.emit(_STEP, number, duration_ns=self.clock() - start_ns)
         if self.at_step_end is not None and self.step_source != "second":
             self.at_step_end(number)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from memscope import events
+from memscope.events import COLUMNS
 from memscope.format.arrow import pa
 
 Row = tuple[Any, ...]
@@ -96,9 +96,7 @@ def make_row(kind: int, name: str | None, data: object, **fields: int) -> Row:
     """One row with the given fields and nothing else."""
     given = {"t_ns": time.perf_counter_ns(), "kind": kind, "name": name, "data": data, **fields}
     ids = ("step", "layer", "device", "stream", "thread", "request")
-    return tuple(
-        given.get(column.name, -1 if column.name in ids else None) for column in events.COLUMNS
-    )
+    return tuple(given.get(column.name, -1 if column.name in ids else None) for column in COLUMNS)
 
 
 def encode_rows(
@@ -138,7 +136,7 @@ def sound_rows(rows: Sequence[Row], schema: pa.Schema) -> list[Row]:
         return sound_rows(rows[:half], schema) + sound_rows(rows[half:], schema)
 
 
-_DATA = next(index for index, column in enumerate(events.COLUMNS) if column.name == "data")
+_DATA = next(index for index, column in enumerate(COLUMNS) if column.name == "data")
 
 
 _encode_json = json.JSONEncoder(default=str).encode  # made once: `dumps` makes one a call

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memscope import events
+from memscope.events import Kind
 from memscope.format.header import SEGMENT_FACT, Segment, new_header
 from memscope.format.segment_names import free_names, next_name
 from memscope.recorder.output_file import OutputFile
@@ -105,7 +105,7 @@ class Segments:
         self._refused_rows += len(rows) - len(sound)
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:MAX_REASON_CHARS]
         fact = {"rows": self._refused_rows, "reason": reason}
-        return [*sound, make_row(events.FACT, REFUSED_FACT, fact)]
+        return [*sound, make_row(Kind.FACT, REFUSED_FACT, fact)]
 
     def end(self) -> None:
         """The end marker. Raises OSError."""
@@ -116,7 +116,7 @@ class Segments:
         """Say in the file why nothing follows. Raises OSError where that cannot be written."""
         self.stop_thinning()
         self._file.cut_back()
-        row = make_row(events.FACT, "recorder.stopped", {"reason": reason})
+        row = make_row(Kind.FACT, "recorder.stopped", {"reason": reason})
         batch = encode_rows([row], self._start_ns, self._encoder.schema)
         self._file.write(self._encoder.encode(batch))
 
@@ -144,16 +144,16 @@ class Segments:
     def _note(self, rows: Sequence[Row], batch: pa.RecordBatch) -> None:
         """What later segments repeat, and why this one stays as it is."""
         kinds = batch.column("kind").to_numpy()
-        for row in np.flatnonzero(kinds == events.FACT).tolist():
+        for row in np.flatnonzero(kinds == Kind.FACT).tolist():
             key = rows[row][4]
             if key in self._facts or len(self._facts) < MAX_FACTS:
                 self._facts[key] = rows[row]
-        is_call = (kinds == events.DEVICE_MALLOC) | (kinds == events.DEVICE_FREE)
+        is_call = (kinds == Kind.DEVICE_MALLOC) | (kinds == Kind.DEVICE_FREE)
         for row in np.flatnonzero(is_call).tolist():
             self._follow_call(rows[row])
-        for row in np.flatnonzero((kinds == events.OOM) | (kinds == events.MARK)).tolist():
+        for row in np.flatnonzero((kinds == Kind.OOM) | (kinds == Kind.MARK)).tolist():
             self._pin = _stronger(self._pin, rows[row])
-        if ((kinds == events.SEGMENT) | (kinds == events.BLOCK)).any():
+        if ((kinds == Kind.SEGMENT) | (kinds == Kind.BLOCK)).any():
             self._pin = OOM  # the allocator's map goes with the error that it was taken at
 
     def _follow_call(self, row: Row) -> None:
@@ -162,7 +162,7 @@ class Segments:
         if device >= 0 or (name not in self._held and len(self._held) >= MAX_FACTS):
             return
         held = self._held.setdefault(name, [0, 0])
-        sign = 1 if kind == events.DEVICE_MALLOC else -1
+        sign = 1 if kind == Kind.DEVICE_MALLOC else -1
         held[0] += sign * size
         held[1] += sign
 
@@ -174,7 +174,7 @@ class Segments:
             full.segment.number + 1, full.next_sequence, full.next_row, max(begins_ns, 0)
         )
         encoder = SegmentEncoder(self._header, segment)
-        facts = [make_row(events.FACT, SEGMENT_FACT, self._head(segment)), *self._facts.values()]
+        facts = [make_row(Kind.FACT, SEGMENT_FACT, self._head(segment)), *self._facts.values()]
         head = encode_rows(facts, self._start_ns, encoder.schema)
         opening = encoder.begin() + encoder.encode(head)
         encoder.uncount(head)
@@ -302,7 +302,7 @@ def _begin(path: Path, opening: bytes) -> OutputFile:
 
 def _stronger(pin: str | None, row: Row) -> str | None:
     """An out-of-memory error of the program outlasts marks; those of requests are expected."""
-    if row[1] == events.MARK:
+    if row[1] == Kind.MARK:
         return pin or MARK
     is_request = isinstance(row[8], dict) and row[8].get("scope") == "request"
     return pin if is_request else OOM

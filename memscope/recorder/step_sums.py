@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memscope import events
+from memscope.events import KINDS, Kind
 from memscope.recorder.backlog import KEPT
 from memscope.recorder.rows import encode_rows, make_row
 
@@ -33,15 +33,15 @@ _KEPT = np.zeros(256, dtype=bool)
 _KEPT[
     [
         *KEPT,
-        events.ALLOCATOR_FLUSH,
-        events.ALLOC_RETRY,
-        events.MODULE_LOAD,
-        events.DROPPED,
-        *range(events.KV_BLOCK_ALLOC, events.REQUEST_PREEMPT + 1),
+        Kind.ALLOCATOR_FLUSH,
+        Kind.ALLOC_RETRY,
+        Kind.MODULE_LOAD,
+        Kind.DROPPED,
+        *range(Kind.KV_BLOCK_ALLOC, Kind.REQUEST_PREEMPT + 1),
     ]
 ] = True
-_CALLS = (events.DEVICE_MALLOC, events.DEVICE_FREE)
-_MOVES = (events.UPLOAD, events.LAYER, events.EVICT)
+_CALLS = (Kind.DEVICE_MALLOC, Kind.DEVICE_FREE)
+_MOVES = (Kind.UPLOAD, Kind.LAYER, Kind.EVICT)
 
 
 class LastMoves:
@@ -128,7 +128,7 @@ class _Columns:
 def _kept_readings(columns: _Columns) -> Flags:
     """The readings, layers' own left out, of the moments that stand for their window."""
     is_kept = np.zeros(len(columns.kind), dtype=bool)
-    rows = np.flatnonzero((columns.kind == events.SAMPLE) & (columns.layer < 0))
+    rows = np.flatnonzero((columns.kind == Kind.SAMPLE) & (columns.layer < 0))
     if not len(rows):
         return is_kept
     value = np.where(columns.size[rows] >= 0, columns.size[rows], columns.value[rows])
@@ -145,7 +145,7 @@ def _kept_readings(columns: _Columns) -> Flags:
 
 def _group(columns: _Columns, rows: Numbers) -> list[Numbers]:
     """``rows`` by kind, step and name; those outside of a step by the step that ends next."""
-    ends = np.flatnonzero(columns.kind == events.STEP)
+    ends = np.flatnonzero(columns.kind == Kind.STEP)
     next_end = np.where(columns.step[rows] < 0, np.searchsorted(ends, rows), -1)
     key = _combine(columns.kind[rows], columns.step[rows], columns.code[rows], next_end)
     order = np.argsort(key, kind="stable")
@@ -166,15 +166,15 @@ def _sum_row(columns: _Columns, rows: Numbers, is_new: Flags) -> tuple[object, .
     first, last = int(rows[0]), int(rows[-1])
     kind, code = int(columns.kind[first]), int(columns.code[first])
     name = columns.names[code] if code >= 0 else None
-    data: dict[str, object] = {"kind": events.KINDS[kind], "rows": len(rows), "reason": REASON}
-    if kind in (events.UPLOAD, events.EVICT):
+    data: dict[str, object] = {"kind": KINDS[kind], "rows": len(rows), "reason": REASON}
+    if kind in (Kind.UPLOAD, Kind.EVICT):
         data["layers"] = layer_ranges(columns.layer[rows[is_new[rows]]])
     fields = {"t_ns": int(columns.t_ns[last]), "step": int(columns.step[first])}
     sizes, durations = columns.size[rows], columns.duration[rows]
     fields["bytes"] = int(np.maximum(sizes, 0).sum())
     if durations.min() >= 0:
         fields["duration_ns"] = int(durations.sum())
-    return make_row(events.DROPPED, name, data, **fields, value=len(rows))
+    return make_row(Kind.DROPPED, name, data, **fields, value=len(rows))
 
 
 def layer_ranges(layers: Numbers) -> list[list[int]]:

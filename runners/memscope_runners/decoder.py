@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from memscope import events
 from memscope.errors import OutOfMemory
+from memscope.events import Kind
 from memscope.plan import Needs, Plan, Window, advice
 from memscope.probes.torch.oom_errors import find_problem, recorded_by_caller
 from memscope_runners.checkpoint.config import ModelConfig
@@ -190,7 +190,7 @@ class Decoder:
         duration_ns = perf_counter_ns() - started_ns
         if self._recorder is not None:
             self._recorder.sample("kv.used_bytes", bytes=self._kv.used_bytes, step=step)
-            self._recorder.emit(events.STEP, step, duration_ns=duration_ns)
+            self._recorder.emit(Kind.STEP, step, duration_ns=duration_ns)
         return Step(token, logits, duration_ns)
 
     def _acquire(
@@ -268,7 +268,7 @@ class Decoder:
 
     def _report_oom(self, error: DeviceOutOfMemory, step: int) -> OutOfMemory:
         if self._recorder is not None:
-            self._recorder.emit(events.OOM, step, bytes=error.requested, data=error.metrics())
+            self._recorder.emit(Kind.OOM, step, bytes=error.requested, data=error.metrics())
         message = f"Out of memory on {self.device.name}: {error}."
         return OutOfMemory(message, advice(self.plan))
 

@@ -28,10 +28,10 @@ WORKFLOWS = ("github-actions.yml", "gitlab-ci.yml")
 # A program without torch that holds as many bytes of a device as it says.
 PROGRAM = """\
 import memscope
-from memscope import events
+from memscope.events import Kind
 recorder = memscope.active_recorder()
 recorder.fact("device.0", {"name": "host", "kind": "host", "total_bytes": 10000})
-recorder.emit(events.DEVICE_MALLOC, bytes=SIZE)
+recorder.emit(Kind.DEVICE_MALLOC, bytes=SIZE)
 """
 
 

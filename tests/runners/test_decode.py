@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from memscope import events
 from memscope.analysis.summary.summary import Summary, summarize
 from memscope.analysis.timeline.timeline import Timeline, read_timeline
 from memscope.errors import MemscopeError, OutOfMemory
+from memscope.events import Kind
 from memscope.reader.recording import Recording
 from memscope.recorder.recorder import Recorder
 from memscope_runners.checkpoint.fetch import open_model
@@ -58,7 +58,7 @@ def run(
         decoder.close()
     with Recording(path) as recording:
         uploaded = sum(
-            int(batch["bytes"][batch.where(events.UPLOAD)].sum()) for batch in recording.batches()
+            int(batch["bytes"][batch.where(Kind.UPLOAD)].sum()) for batch in recording.batches()
         )
         timeline = read_timeline(recording)
         summary = summarize(timeline, recording.state)

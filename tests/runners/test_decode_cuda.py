@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from memscope import events
 from memscope.analysis.timeline.timeline import read_timeline
 from memscope.errors import OutOfMemory
+from memscope.events import Kind
 from memscope.reader.recording import open_recording
 from memscope_runners.checkpoint.checkpoint import open_checkpoint
 from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
@@ -54,7 +54,7 @@ def run(checkpoint: CheckpointSource, settings: Settings) -> tuple[Decoded, List
         decoded = decoder.generate(PROMPT, max_tokens=TOKENS, ignore_eos=True)
     finally:
         decoder.close()
-    uploaded = sum(row.bytes or 0 for row in recorder.of(events.UPLOAD))
+    uploaded = sum(row.bytes or 0 for row in recorder.of(Kind.UPLOAD))
     assert uploaded == decoder.device.copied_bytes > 0
     assert decoder.device.allocated_bytes == 0
     return decoded, recorder
@@ -88,7 +88,7 @@ def test_recording_changes_no_bit(tiny, expected):
 
 def test_streamed_slabs_are_pinned_and_released(tiny):
     _, recorder = run(tiny, replace(BASE, policy="past", keep=2))
-    facts = {row.name: row.data for row in recorder.of(events.FACT)}
+    facts = {row.name: row.data for row in recorder.of(Kind.FACT)}
     assert facts["host"]["tier"] == "pinned"
     assert facts["host"]["pinned_bytes"] == tiny.config.layers * tiny.layer_layout.bytes
     assert facts["device.0"]["kind"] == "cuda"
@@ -103,10 +103,10 @@ def test_pinning_refused_falls_back_to_the_ring(tiny, expected, monkeypatch, cap
     monkeypatch.setattr(CudaDevice, "pin", refuse)
     decoded, recorder = run(tiny, replace(BASE, policy="past", keep=2))
     assert outcome(decoded) == expected
-    facts = {row.name: row.data for row in recorder.of(events.FACT)}
+    facts = {row.name: row.data for row in recorder.of(Kind.FACT)}
     assert facts["host"]["tier"] == "streamed"
     assert "cannot be pinned" in capsys.readouterr().err
-    assert recorder.count(events.HOST_LOAD) > 0
+    assert recorder.count(Kind.HOST_LOAD) > 0
 
 
 @pytest.mark.parametrize("host_keep", [1, 2, 3, 6])
@@ -116,8 +116,8 @@ def test_slabs_in_the_file_go_through_the_ring(tmp_path, expected, host_keep):
     settings = replace(BASE, policy="past", keep=2, host_keep=host_keep)
     decoded, recorder = run(open_checkpoint(path), settings)
     assert outcome(decoded) == expected
-    assert recorder.count(events.HOST_LOAD) >= 6
-    assert recorder.count(events.HOST_RELEASE) == recorder.count(events.HOST_LOAD)
+    assert recorder.count(Kind.HOST_LOAD) >= 6
+    assert recorder.count(Kind.HOST_RELEASE) == recorder.count(Kind.HOST_LOAD)
 
 
 def test_limit_below_the_minimum_is_out_of_memory(tiny):
@@ -128,7 +128,7 @@ def test_limit_below_the_minimum_is_out_of_memory(tiny):
     with pytest.raises(OutOfMemory, match="requested") as caught:
         decode(request, recorder=recorder)
     assert caught.value.exit_code == 4
-    (oom,) = recorder.of(events.OOM)
+    (oom,) = recorder.of(Kind.OOM)
     assert oom.data["limit"] == limit
 
 
@@ -144,7 +144,7 @@ def test_full_card_is_out_of_memory(tiny):
         for address in fillers:
             runtime.free(address)
     assert caught.value.exit_code == 4
-    (oom,) = recorder.of(events.OOM)
+    (oom,) = recorder.of(Kind.OOM)
     assert oom.data["free"] < 16 << 20
     assert oom.data["limit"] == oom.data["total"]
     run(tiny, BASE)
@@ -186,6 +186,6 @@ def test_library_that_runs_out_is_out_of_memory(tiny, monkeypatch, refused):
     with pytest.raises(OutOfMemory, match="a size that is not said requested"):
         decoder.generate(PROMPT, max_tokens=TOKENS)
     decoder.close()
-    (oom,) = recorder.of(events.OOM)
+    (oom,) = recorder.of(Kind.OOM)
     assert oom.bytes is None
     assert 0 < oom.data["free"] < oom.data["total"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from memscope import events
 from memscope.analysis.timeline.sums import count_layers, read_sums
 from memscope.analysis.timeline.timeline import Timeline, batches_at
+from memscope.events import Kind
 
 if TYPE_CHECKING:
     from memscope.reader.recording import Recording
@@ -52,8 +52,8 @@ class ResidencyMapFold:
     def add(self, batch: Batch) -> None:
         """Fold one batch."""
         kind, step, layer = batch["kind"], batch["step"], batch["layer"]
-        ends = np.flatnonzero((kind == events.STEP) & (step >= 0))
-        is_upload = (kind == events.UPLOAD) & (step >= 0) & (layer >= 0) & (layer < MAX_ROWS)
+        ends = np.flatnonzero((kind == Kind.STEP) & (step >= 0))
+        is_upload = (kind == Kind.UPLOAD) & (step >= 0) & (layer >= 0) & (layer < MAX_ROWS)
         rows = np.flatnonzero(is_upload)
         self._add_sums(batch)
         both = np.concatenate((rows, ends))
@@ -74,7 +74,7 @@ class ResidencyMapFold:
     def _add_sums(self, batch: Batch) -> None:
         """Layers of sums that stand for uploads."""
         sums = read_sums(batch)
-        is_upload = (sums.kind == events.UPLOAD) & (batch["step"][sums.rows] >= 0)
+        is_upload = (sums.kind == Kind.UPLOAD) & (batch["step"][sums.rows] >= 0)
         for which in np.flatnonzero(is_upload).tolist():
             step = int(batch["step"][sums.rows[which]])
             if self._first is None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from memscope import events
 from memscope.analysis.timeline.readings import Held, own_calls
 from memscope.analysis.timeline.series import Series, SeriesBuilder
+from memscope.events import Kind
 
 if TYPE_CHECKING:
     from memscope.analysis.timeline.sums import Sums
@@ -71,7 +71,7 @@ class CounterFold:
     def add(self, batch: Batch, sums: Sums) -> None:
         """Fold one batch."""
         rows, reading_name, values = _readings(batch)
-        ends = batch.where(events.STEP)
+        ends = batch.where(Kind.STEP)
         raw = self._follow_raw(batch, sums, rows)
         devices = batch["device"][rows]
         for device in np.unique(devices).tolist():
@@ -109,7 +109,7 @@ class CounterFold:
 
 def _readings(batch: Batch) -> tuple[Numbers, Numbers, Numbers]:
     """Rows, readings and bytes of the samples that are folded here."""
-    rows = batch.where(events.SAMPLE)
+    rows = batch.where(Kind.SAMPLE)
     codes, names = batch.names
     known = np.array([_READINGS.get(name, -1) for name in names] + [-1])
     reading_name = known[codes[rows]]

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memscope import events
+from memscope.events import Kind
 
 if TYPE_CHECKING:
     from memscope.reader.scanner import Batch
@@ -57,7 +57,7 @@ class FlushFold:
 
     def add(self, batch: Batch) -> None:
         """Take those of one batch."""
-        for row in batch.where(events.ALLOCATOR_FLUSH).tolist():
+        for row in batch.where(Kind.ALLOCATOR_FLUSH).tolist():
             if batch.name(row) == CAPTURE:
                 continue
             self._count += 1

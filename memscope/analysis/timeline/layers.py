@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from memscope import events
+from memscope.events import Kind
 
 if TYPE_CHECKING:
     from memscope.reader.scanner import Batch
@@ -63,7 +63,7 @@ class LayerFold:
         if batch.is_thinned:  # without the readings at layers' boundaries
             self._last.clear()
             return
-        rows = batch.where(events.SAMPLE)
+        rows = batch.where(Kind.SAMPLE)
         rows = rows[(batch["step"][rows] >= 0) & (batch["device"][rows] >= 0)]
         if not len(rows):
             return

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from memscope import events
+from memscope.events import Kind
 from memscope.interop.snapshot.snapshot import ALLOCATED, INACTIVE, PENDING
 from memscope.interop.snapshot.tables import join
 from memscope.interop.snapshot.values import DEFAULT_POOL, MAX_BYTES, Names, PoolId, harmless
@@ -92,7 +92,7 @@ class MapRows:
     def add(self, batch: Batch) -> None:
         """Keep what ``batch`` holds of the latest map."""
         kind = batch["kind"]
-        rows = np.flatnonzero((kind == events.SEGMENT) | (kind == events.BLOCK))
+        rows = np.flatnonzero((kind == Kind.SEGMENT) | (kind == Kind.BLOCK))
         if not len(rows):
             return
         times = batch["t_ns"][rows]
@@ -101,7 +101,7 @@ class MapRows:
         rows = rows[times == self.t_ns]
         kept = rows[: max(MAX_ROWS - self._kept, 0)]
         left = rows[len(kept) :]
-        left = left[kind[left] == events.SEGMENT]
+        left = left[kind[left] == Kind.SEGMENT]
         self.unkept_segments += len(left)
         self.unkept_bytes += int(np.clip(batch["bytes"][left], 0, MAX_BYTES).sum())
         self._kept += len(kept)
@@ -151,7 +151,7 @@ class MapRows:
             state=column("state"),
             pool=column("pool"),
             stack=column("stack"),
-            is_segment=batch["kind"][rows] == events.SEGMENT,
+            is_segment=batch["kind"][rows] == Kind.SEGMENT,
             is_small=column("is_small", bool),
             is_expandable=column("is_expandable", bool),
         )

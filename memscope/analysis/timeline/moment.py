@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memscope import events
 from memscope.errors import MemscopeError
+from memscope.events import Kind
 from memscope.reader.scanner import Batch
 from memscope.units import TIME_UNITS_S, split_quantity
 
@@ -58,7 +58,7 @@ def batches_until(batches: Iterable[Batch], moment: Moment) -> Iterator[Batch]:
     last_step, last_ns = -1, 0
     for batch in batches:
         stop = _stop(batch, moment)
-        last_step = max(last_step, int(batch["step"][batch.where(events.STEP)].max(initial=-1)))
+        last_step = max(last_step, int(batch["step"][batch.where(Kind.STEP)].max(initial=-1)))
         if stop is None:
             last_ns = max(last_ns, int(batch["t_ns"].max(initial=0)))
             yield batch
@@ -90,7 +90,7 @@ def check_batch(moment: Moment, batches: int) -> None:
 def _stop(batch: Batch, moment: Moment) -> int | None:
     """Number of rows that come before the moment's end; None where it lies beyond the batch."""
     if moment.kind == "step":
-        rows = batch.where(events.STEP)
+        rows = batch.where(Kind.STEP)
         found = rows[batch["step"][rows] >= moment.value]
         return int(found[0]) + 1 if len(found) else None
     later = np.flatnonzero(batch["t_ns"] > moment.value)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memscope import events
 from memscope.analysis.diagnosis.situation import torch_size
 from memscope.analysis.timeline.rare_rows import as_count
 from memscope.analysis.timeline.readings import MAX_DEVICES, Reading
+from memscope.events import Kind
 from memscope.text import clean
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class OomReadings:
 
 
 def _last_error(batch: Batch, most: int) -> int | None:
-    rows = batch.where(events.OOM)[: max(most, 0)].tolist()
+    rows = batch.where(Kind.OOM)[: max(most, 0)].tolist()
     return next((row for row in reversed(rows) if not _is_of_request(batch.data(row))), None)
 
 
@@ -126,7 +126,7 @@ def _readings_until(t_ns: int, batch: Batch, before: Readings) -> dict[tuple[str
         for device in before.devices[:MAX_DEVICES]
         if (reading := before.latest(reading_name, device)) is not None and reading.t_ns <= t_ns
     }
-    rows = batch.where(events.SAMPLE)
+    rows = batch.where(Kind.SAMPLE)
     rows = rows[(batch["t_ns"][rows] <= t_ns) & (batch["bytes"][rows] >= 0)]
     rows = rows[batch["device"][rows] >= 0]
     codes, names = batch.names
@@ -145,7 +145,7 @@ def _told_others(batch: Batch) -> list[tuple[int, int, tuple[OtherProcess, ...]]
     """When, of which device, and which processes."""
     codes, names = batch.names
     keys = {code: name for code, name in enumerate(names) if name.startswith(OTHERS)}
-    rows = batch.where(events.FACT)
+    rows = batch.where(Kind.FACT)
     told = []
     for row in rows[np.isin(codes[rows], list(keys))].tolist() if keys else ():
         number = keys[int(codes[row])].removeprefix(OTHERS)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memscope import events
 from memscope.analysis.timeline.gather import gather
 from memscope.analysis.timeline.moment import Moment
+from memscope.events import Kind
 
 if TYPE_CHECKING:
     from memscope.analysis.timeline.timeline import Timeline
@@ -55,7 +55,7 @@ def _peak_reading(
     for batch, _ in gather(recording.batches()):
         codes, names = batch.names
         if reading_name in names:
-            is_reading = (codes == names.index(reading_name)) & (batch["kind"] == events.SAMPLE)
+            is_reading = (codes == names.index(reading_name)) & (batch["kind"] == Kind.SAMPLE)
             found = np.flatnonzero(is_reading & (batch["bytes"] >= peak))
             if len(found):
                 after_ns = int(batch["t_ns"][found[0]]) + SAME_MOMENT_NS

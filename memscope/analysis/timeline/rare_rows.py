@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memscope import events
 from memscope.analysis.timeline.map_rows import MapRows
+from memscope.events import KINDS, Kind
 
 if TYPE_CHECKING:
     from memscope.reader.scanner import Batch
@@ -89,17 +89,17 @@ class RareRows:
 
     def add(self, batch: Batch) -> None:
         """Keep what is rare in ``batch``, its facts left out."""
-        for row in batch.where(events.OOM).tolist():
+        for row in batch.where(Kind.OOM).tolist():
             self._keep(self.ooms, oom := _out_of_memory(batch, row))
             self.oom_count["request" if oom.scope == "request" else "engine"] += 1
-        for row in batch.where(events.MARK).tolist():
+        for row in batch.where(Kind.MARK).tolist():
             mark = Mark(int(batch["t_ns"][row]), int(batch["step"][row]), batch.name(row) or "")
             self._keep(self.marks, mark)
-        for row in batch.where(events.PHASE).tolist():
+        for row in batch.where(Kind.PHASE).tolist():
             end = int(batch["t_ns"][row])
             start = end - max(int(batch["duration_ns"][row]), 0)
             self._keep(self.phases, Phase(start, end, batch.name(row) or ""))
-        for row in batch.where(events.DROPPED).tolist():
+        for row in batch.where(Kind.DROPPED).tolist():
             self._add_dropped(batch, row)
         self.map.add(batch)
 
@@ -112,7 +112,7 @@ class RareRows:
     def _add_dropped(self, batch: Batch, row: int) -> None:
         data = batch.data(row)
         kind = data.get("kind") if isinstance(data, dict) else None
-        kind = kind if isinstance(kind, str) and kind in events.KINDS else "other"
+        kind = kind if isinstance(kind, str) and kind in KINDS else "other"
         count = np.nan_to_num(batch["value"][row], nan=1, posinf=1, neginf=1)
         self.dropped[kind] = self.dropped.get(kind, 0) + int(min(max(count, 0), 1e15))
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from memscope import events
 from memscope.analysis.timeline.series import Series, SeriesBuilder
 from memscope.analysis.timeline.sketch import Sketch
+from memscope.events import Kind
 
 if TYPE_CHECKING:
     from memscope.reader.scanner import Batch
@@ -67,7 +67,7 @@ class ReadingFold:
         if not self._ended:
             for builder, values in self._by_reading(taken.which, taken.values):
                 builder.all.add(values)
-        ends = np.flatnonzero(batch["kind"][start:stop] == events.STEP) + start
+        ends = np.flatnonzero(batch["kind"][start:stop] == Kind.STEP) + start
         slot = np.append(
             np.zeros(len(self._waiting.which), dtype=np.int64), np.searchsorted(ends, rows)
         )
@@ -89,7 +89,7 @@ class ReadingFold:
 
     def _take(self, batch: Batch, start: int, stop: int) -> tuple[Numbers, _Rows]:
         """Rows of readings with what they read; one with neither bytes nor value is none."""
-        rows = np.flatnonzero(batch["kind"][start:stop] == events.SAMPLE) + start
+        rows = np.flatnonzero(batch["kind"][start:stop] == Kind.SAMPLE) + start
         codes, names = batch.names
         sizes = batch["bytes"][rows]
         values = np.where(sizes >= 0, sizes, batch["value"][rows])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from memscope import events
 from memscope.analysis.timeline.series import Series, SeriesBuilder
+from memscope.events import Kind
 
 if TYPE_CHECKING:
     from memscope.analysis.timeline.sums import Sums
@@ -46,7 +46,7 @@ class Readings:
 
     def add(self, batch: Batch) -> None:
         """Take the samples of ``batch``; one with neither bytes nor value is no reading."""
-        rows = batch.where(events.SAMPLE)
+        rows = batch.where(Kind.SAMPLE)
         if not len(rows):
             return
         codes, names = batch.names
@@ -172,10 +172,10 @@ def own_calls(batch: Batch, sums: Sums) -> tuple[Numbers, Numbers, Numbers]:
     the number of calls. Those of libraries, by CUPTI, carry a device and are left out."""
     kind, count = batch["kind"].copy(), np.ones(batch.rows, dtype=np.int64)
     kind[sums.rows], count[sums.rows] = sums.kind, np.maximum(sums.count, 1)
-    is_call = (kind == events.DEVICE_MALLOC) | (kind == events.DEVICE_FREE)
+    is_call = (kind == Kind.DEVICE_MALLOC) | (kind == Kind.DEVICE_FREE)
     rows = np.flatnonzero(is_call & (batch["device"] < 0))
     sizes = np.clip(batch["bytes"][rows], 0, MAX_BYTES)
-    return rows, np.where(kind[rows] == events.DEVICE_MALLOC, sizes, -sizes), count[rows]
+    return rows, np.where(kind[rows] == Kind.DEVICE_MALLOC, sizes, -sizes), count[rows]
 
 
 def read_held(data: Any) -> Held:

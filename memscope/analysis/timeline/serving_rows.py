@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from memscope import events
 from memscope.analysis.timeline.series import Series, SeriesBuilder
+from memscope.events import Kind
 
 if TYPE_CHECKING:
     from memscope.reader.scanner import Batch
@@ -52,12 +52,12 @@ class ServingRows:
         kind = batch["kind"]
         self._follow_blocks(batch, kind)
         self._pair_readings(batch)
-        ends = (kind == events.OOM) | (kind == events.REQUEST_REJECT)
-        for row in np.flatnonzero(ends | (kind == events.REQUEST_FINISH)).tolist():
+        ends = (kind == Kind.OOM) | (kind == Kind.REQUEST_REJECT)
+        for row in np.flatnonzero(ends | (kind == Kind.REQUEST_FINISH)).tolist():
             data = batch.data(row)
-            word = "scope" if kind[row] == events.OOM else "reason"
+            word = "scope" if kind[row] == Kind.OOM else "reason"
             said = data.get(word) if isinstance(data, dict) else None
-            if said == ("request" if kind[row] == events.OOM else MEMORY):
+            if said == ("request" if kind[row] == Kind.OOM else MEMORY):
                 self._lose(int(batch["request"][row]))
 
     def _lose(self, request: int) -> None:
@@ -67,8 +67,8 @@ class ServingRows:
             self._lost.add(request)
 
     def _follow_blocks(self, batch: Batch, kind: npt.NDArray[np.int8]) -> None:
-        is_taken = kind == events.KV_BLOCK_ALLOC
-        rows = np.flatnonzero(is_taken | (kind == events.KV_BLOCK_FREE))
+        is_taken = kind == Kind.KV_BLOCK_ALLOC
+        rows = np.flatnonzero(is_taken | (kind == Kind.KV_BLOCK_FREE))
         if not len(rows):
             return
         value = np.nan_to_num(batch["value"][rows], nan=1.0, posinf=1.0, neginf=1.0)
@@ -82,7 +82,7 @@ class ServingRows:
         if UNUSED not in names and HELD not in names:
             return
         number = [names.index(name) if name in names else -2 for name in (HELD, UNUSED)]
-        rows = batch.where(events.SAMPLE)
+        rows = batch.where(Kind.SAMPLE)
         rows = rows[np.isin(codes[rows], number) & np.isfinite(batch["value"][rows])]
         is_held, values = codes[rows] == number[0], batch["value"][rows]
         last = np.maximum.accumulate(np.where(is_held, np.arange(len(rows)), -1))

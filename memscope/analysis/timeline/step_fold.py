@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from memscope import events
 from memscope.analysis.timeline.steps import (
     COLUMN,
     COUNT_COLUMNS,
@@ -23,6 +22,7 @@ from memscope.analysis.timeline.steps import (
     StepTable,
 )
 from memscope.analysis.timeline.window import EVICTED, MAX_LAYERS, RAN, UPLOADED, Moves, Window
+from memscope.events import KINDS, Kind
 
 if TYPE_CHECKING:
     from memscope.reader.scanner import Batch
@@ -43,7 +43,7 @@ STEP_READINGS = {
 }
 _READINGS = {name: index for index, name in enumerate(STEP_READINGS)}
 
-_MOVES = {events.UPLOAD: UPLOADED, events.LAYER: RAN, events.EVICT: EVICTED}
+_MOVES = {Kind.UPLOAD: UPLOADED, Kind.LAYER: RAN, Kind.EVICT: EVICTED}
 
 
 def _table(kinds: tuple[int, ...]) -> npt.NDArray[np.bool_]:
@@ -54,9 +54,9 @@ def _table(kinds: tuple[int, ...]) -> npt.NDArray[np.bool_]:
 
 _IS_OF_STEP = _table((*_MOVES, *COUNT_COLUMNS))
 _IS_MOVE = _table(tuple(_MOVES))
-_IS_CALL = _table((events.DEVICE_MALLOC, events.DEVICE_FREE))
+_IS_CALL = _table((Kind.DEVICE_MALLOC, Kind.DEVICE_FREE))
 _IS_POOL = _table(POOL_KINDS)
-_IS_SAMPLE = _table((events.SAMPLE,))
+_IS_SAMPLE = _table((Kind.SAMPLE,))
 _WHAT = np.zeros(256, dtype=np.int64)
 for _kind, _what in _MOVES.items():
     _WHAT[_kind] = _what
@@ -65,10 +65,10 @@ for _kind, _what in _MOVES.items():
 POSITION, STEP, TIME, KIND, LAYER, NAME, BYTES, DURATION, ENTRIES = range(9)
 BEFORE = -1  # the position of a row from an earlier batch
 _SUMS = (
-    (events.WAIT, DURATION, "wait_ns"),
-    (events.UPLOAD, BYTES, "upload_bytes"),
-    (events.UPLOAD, DURATION, "upload_duration_ns"),
-    (events.EVICT, BYTES, "evict_bytes"),
+    (Kind.WAIT, DURATION, "wait_ns"),
+    (Kind.UPLOAD, BYTES, "upload_bytes"),
+    (Kind.UPLOAD, DURATION, "upload_duration_ns"),
+    (Kind.EVICT, BYTES, "evict_bytes"),
 )
 
 
@@ -141,7 +141,7 @@ class StepFold:
     def fold(self, batch: Batch, start: int, stop: int, settings: StepSettings) -> None:
         """Take the rows ``start`` to ``stop`` of ``batch``."""
         rows = self._collect(batch, start, stop)
-        ends = np.flatnonzero(batch["kind"][start:stop] == events.STEP) + start
+        ends = np.flatnonzero(batch["kind"][start:stop] == Kind.STEP) + start
         if not len(ends):
             rows[POSITION] = BEFORE
         self._wait(rows)
@@ -158,7 +158,7 @@ class StepFold:
             rows = np.concatenate(self._waiting, axis=1)
             rows = rows[:, _IS_MOVE[rows[KIND]]]
             if self.steps_ended:
-                is_ahead = (rows[KIND] == events.UPLOAD) & (rows[STEP] > self._highest)
+                is_ahead = (rows[KIND] == Kind.UPLOAD) & (rows[STEP] > self._highest)
                 rows = rows[:, is_ahead & (rows[TIME] <= self._table.last_end_ns)]
             step = np.maximum(rows[STEP], self._highest + 1)
             rows = rows[:, np.lexsort((rows[TIME], step))]
@@ -173,7 +173,7 @@ class StepFold:
         is_wanted = _IS_OF_STEP[kind] & ~is_of_library
         named = self._names(batch, start, stop, kind)
         if named is not None:
-            is_wanted |= (kind == events.SAMPLE) & (named >= 0)
+            is_wanted |= (kind == Kind.SAMPLE) & (named >= 0)
         rows = np.flatnonzero(is_wanted)
         matrix = np.empty((9, len(rows)), dtype=np.int64)
         matrix[KIND] = kind[rows]
@@ -200,7 +200,7 @@ class StepFold:
         self, batch: Batch, start: int, stop: int, kind: npt.NDArray[np.uint8]
     ) -> Numbers | None:
         """For each row the number of its geometry or step reading, −1 where neither."""
-        pool, samples = np.flatnonzero(_IS_POOL[kind]), np.flatnonzero(kind == events.SAMPLE)
+        pool, samples = np.flatnonzero(_IS_POOL[kind]), np.flatnonzero(kind == Kind.SAMPLE)
         if not (len(pool) or len(samples)):
             return None
         codes, names = batch.names
@@ -267,7 +267,7 @@ class StepFold:
         which = closed.where(_IS_POOL)
         name = closed.rows[NAME][which]
         which = which[(name >= 0) & (closed.slot[which] >= first)]
-        kind = closed.rows[KIND][which] - events.POOL_HIT
+        kind = closed.rows[KIND][which] - Kind.POOL_HIT
         key = closed.rows[NAME][which] * len(POOL_KINDS) + kind
         counts = np.bincount(key, minlength=self._pool_counts.size)
         self._pool_counts += counts.reshape(self._pool_counts.shape)
@@ -323,7 +323,7 @@ def _moves(rows: Numbers, which: Numbers, slot: Numbers) -> Moves:
 
 def _set_counts(block: Numbers, closed: _Closed) -> None:
     """Rows of each kind, and sums of what they carry."""
-    kinds = len(events.KINDS)
+    kinds = len(KINDS)
     key = closed.slot * kinds + closed.rows[KIND]
     counts = np.bincount(key, minlength=(closed.steps + 1) * kinds).reshape(-1, kinds)[:-1]
     for kind, column in COUNT_COLUMNS.items():
@@ -332,7 +332,7 @@ def _set_counts(block: Numbers, closed: _Closed) -> None:
         which = closed.where(_table((kind,)))
         which = which[closed.rows[field][which] >= 0]
         block[:, COLUMN[column]] = closed.sum(field, which)
-        if kind == events.UPLOAD and field == DURATION:
+        if kind == Kind.UPLOAD and field == DURATION:
             timed = np.bincount(closed.slot[which], minlength=closed.steps)
             block[timed < counts[:, kind], COLUMN[column]] = -1
 

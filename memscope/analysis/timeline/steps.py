@@ -7,23 +7,23 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from memscope import events
+from memscope.events import Kind
 
 Numbers = npt.NDArray[np.int64]
 
 MAX_STEPS = 1 << 20
-POOL_KINDS = (events.POOL_HIT, events.POOL_MISS, events.POOL_RETURN, events.POOL_OVERFLOW)
+POOL_KINDS = (Kind.POOL_HIT, Kind.POOL_MISS, Kind.POOL_RETURN, Kind.POOL_OVERFLOW)
 # Kinds of which a step's row has the number → its column.
 COUNT_COLUMNS = {
-    events.WAIT: "waits",
-    events.POOL_HIT: "pool_hits",
-    events.POOL_MISS: "pool_misses",
-    events.POOL_RETURN: "pool_returns",
-    events.POOL_OVERFLOW: "pool_overflows",
-    events.DEVICE_MALLOC: "device_mallocs",
-    events.DEVICE_FREE: "device_frees",
-    events.ALLOC_RETRY: "alloc_retries",
-    events.ALLOCATOR_FLUSH: "allocator_flushes",
+    Kind.WAIT: "waits",
+    Kind.POOL_HIT: "pool_hits",
+    Kind.POOL_MISS: "pool_misses",
+    Kind.POOL_RETURN: "pool_returns",
+    Kind.POOL_OVERFLOW: "pool_overflows",
+    Kind.DEVICE_MALLOC: "device_mallocs",
+    Kind.DEVICE_FREE: "device_frees",
+    Kind.ALLOC_RETRY: "alloc_retries",
+    Kind.ALLOCATOR_FLUSH: "allocator_flushes",
 }
 
 

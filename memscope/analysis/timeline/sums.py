@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from memscope import events
 from memscope.analysis.timeline.steps import COUNT_COLUMNS, MAX_STEPS, POOL_KINDS, Steps
+from memscope.events import KINDS, Kind
 
 if TYPE_CHECKING:
     from memscope.reader.scanner import Batch
@@ -27,9 +27,9 @@ MAX_RANGES = 4096
 MAX_LAYERS = 65_535
 NOT_ENDED = -2  # in the place of a step: the one that ends next
 
-_LAYERS = {events.UPLOAD: "uploads", events.EVICT: "evictions"}
-_BYTES = {events.UPLOAD: "upload_bytes", events.EVICT: "evict_bytes"}
-_DURATIONS = {events.WAIT: "wait_ns", events.UPLOAD: "upload_duration_ns"}
+_LAYERS = {Kind.UPLOAD: "uploads", Kind.EVICT: "evictions"}
+_BYTES = {Kind.UPLOAD: "upload_bytes", Kind.EVICT: "evict_bytes"}
+_DURATIONS = {Kind.WAIT: "wait_ns", Kind.UPLOAD: "upload_duration_ns"}
 _UNTIMED = "untimed"
 _COLUMNS = (
     *COUNT_COLUMNS.values(),
@@ -58,7 +58,7 @@ class Sums:
 
 def read_sums(batch: Batch) -> Sums:
     """Those of ``batch``; a kind that nothing is known of is −1."""
-    rows = batch.where(events.DROPPED)
+    rows = batch.where(Kind.DROPPED)
     texts = batch.record.column("data").take(pa.array(rows)).dictionary_encode()
     found = [_parse(text) for text in texts.dictionary.to_pylist()] + [_parse(None)]
     code = texts.indices.fill_null(len(found) - 1).to_numpy(zero_copy_only=False)
@@ -84,7 +84,7 @@ class SumFold:
 
     def add(self, batch: Batch, sums: Sums, *, warmup_steps: int, head: int | None) -> None:
         """Take the sums of one batch. ``head``: lm_head, which is no layer."""
-        ends = batch.where(events.STEP)
+        ends = batch.where(Kind.STEP)
         numbers = batch["step"][ends]
         if len(numbers) and NOT_ENDED in self._row_of:
             self._move(NOT_ENDED, int(numbers[0]))
@@ -96,7 +96,7 @@ class SumFold:
         self._add_steps(batch, sums, step, head)
         self._add_pool(batch, sums, step >= warmup_steps)
         for kind in np.unique(sums.kind[sums.is_old]).tolist():
-            name = events.KINDS[kind]
+            name = KINDS[kind]
             count = int(sums.count[sums.is_old & (sums.kind == kind)].sum())
             self.old[name] = self.old.get(name, 0) + count
 
@@ -137,7 +137,7 @@ class SumFold:
             for kind, name in names.items():
                 is_kind = sums.kind == kind
                 np.add.at(self._table, (row[is_kind], _INDEX[name]), values[is_kind])
-        is_upload = sums.kind == events.UPLOAD
+        is_upload = sums.kind == Kind.UPLOAD
         np.add.at(self._table, (row[is_upload & (duration < 0)], _INDEX[_UNTIMED]), 1)
         self.has_unknown_layers |= bool((is_upload & (layers < 0)).any())
 
@@ -193,7 +193,7 @@ def _parse(text: str | None) -> tuple[int, list[list[int]] | None, bool]:
     if not isinstance(data, dict):
         return -1, None, False
     kind = data.get("kind")
-    code = events.KINDS.index(kind) if isinstance(kind, str) and kind in events.KINDS else -1
+    code = KINDS.index(kind) if isinstance(kind, str) and kind in KINDS else -1
     return code, _ranges(data.get("layers")), code >= 0 and data.get("reason") == OLD
 
 

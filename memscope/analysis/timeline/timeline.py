@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memscope import events
 from memscope.analysis.timeline.counters import CounterFold, DeviceCounters
 from memscope.analysis.timeline.flushes import Flushes, FlushFold
 from memscope.analysis.timeline.gather import gather
@@ -36,6 +35,7 @@ from memscope.analysis.timeline.step_fold import Geometry, StepFold, StepSetting
 from memscope.analysis.timeline.steps import MAX_STEPS, Steps
 from memscope.analysis.timeline.sums import SumFold, read_sums
 from memscope.analysis.timeline.window import MAX_LAYERS, Window
+from memscope.events import KINDS, Kind
 from memscope.format.header import SEGMENT_FACT
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Timeline:
         self.last_ns = max(self.last_ns, int(batch["t_ns"].max()))
         self._kind_counts += np.bincount(batch["kind"].view(np.uint8), minlength=256)
         start = 0
-        for row in batch.where(events.FACT).tolist():
+        for row in batch.where(Kind.FACT).tolist():
             if batch.name(row) in _TURNING:
                 self._fold_steps(batch, start, row)
                 start = row
@@ -281,7 +281,7 @@ class Timeline:
         """Events by name of kind, those that there are, also those that sums stand for."""
         return {
             name: int(count) + self.dropped.get(name, 0)
-            for name, count in zip(events.KINDS, self._kind_counts, strict=False)
+            for name, count in zip(KINDS, self._kind_counts, strict=False)
             if count or self.dropped.get(name)
         }
 
@@ -292,7 +292,7 @@ class Timeline:
         return {
             names[code] if code < len(names) else f"kind {code}": int(self._kind_counts[code])
             for code in np.flatnonzero(self._kind_counts).tolist()
-            if code >= len(events.KINDS)
+            if code >= len(KINDS)
         }
 
     @property

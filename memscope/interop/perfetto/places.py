@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memscope import events
+from memscope.events import Kind
 from memscope.interop.perfetto.encoding import BYTES_UNIT, COUNT_UNIT, Label, Value
 
 if TYPE_CHECKING:
@@ -33,43 +33,43 @@ RECORDING = Place("recording", 0)
 COUNTERS_RANK, _UNKNOWN_RANK = 100, 200
 _HOST, _POOL, _DRIVER = Place("host loads", 9, BEGAN), Place("weight pool", 10), Place("driver", 11)
 _KV, _REQUESTS = Place("KV blocks", 15), Place("requests", 16)
-_PLACES = {
-    events.PHASE: Place("phases", 1),
-    events.MARK: Place("marks", 2),
-    events.OOM: Place("out of memory", 3),
-    events.STEP: Place("steps", 4),
-    events.LAYER: Place("layers", 5, QUEUED, _DEVICE_TIME),
-    events.WAIT: Place("waits for uploads", 6, BEGAN),
-    events.UPLOAD: Place("uploads", 7, QUEUED, _DEVICE_TIME),
-    events.EVICT: Place("evictions", 8),
-    events.HOST_LOAD: _HOST,
-    events.HOST_RELEASE: _HOST,
-    events.POOL_HIT: _POOL,
-    events.POOL_MISS: _POOL,
-    events.POOL_RETURN: _POOL,
-    events.POOL_OVERFLOW: _POOL,
-    events.DEVICE_MALLOC: _DRIVER,
-    events.DEVICE_FREE: _DRIVER,
-    events.ALLOCATOR_FLUSH: Place("allocator flushes", 12),
-    events.ALLOC_RETRY: Place("allocation retries", 13),
-    events.MODULE_LOAD: Place("modules loaded", 14),
-    events.KV_BLOCK_ALLOC: _KV,
-    events.KV_BLOCK_FREE: _KV,
-    events.PREFIX_HIT: _KV,
-    events.PREFIX_EVICT: _KV,
-    events.KV_SWAP: _KV,
-    events.REQUEST_SUBMIT: _REQUESTS,
-    events.REQUEST_ADMIT: _REQUESTS,
-    events.REQUEST_FINISH: _REQUESTS,
-    events.REQUEST_REJECT: _REQUESTS,
-    events.REQUEST_PREEMPT: _REQUESTS,
-    events.DROPPED: Place("dropped events", 17),
-    events.FACT: Place("facts", 18),
+_PLACES: dict[int, Place] = {
+    Kind.PHASE: Place("phases", 1),
+    Kind.MARK: Place("marks", 2),
+    Kind.OOM: Place("out of memory", 3),
+    Kind.STEP: Place("steps", 4),
+    Kind.LAYER: Place("layers", 5, QUEUED, _DEVICE_TIME),
+    Kind.WAIT: Place("waits for uploads", 6, BEGAN),
+    Kind.UPLOAD: Place("uploads", 7, QUEUED, _DEVICE_TIME),
+    Kind.EVICT: Place("evictions", 8),
+    Kind.HOST_LOAD: _HOST,
+    Kind.HOST_RELEASE: _HOST,
+    Kind.POOL_HIT: _POOL,
+    Kind.POOL_MISS: _POOL,
+    Kind.POOL_RETURN: _POOL,
+    Kind.POOL_OVERFLOW: _POOL,
+    Kind.DEVICE_MALLOC: _DRIVER,
+    Kind.DEVICE_FREE: _DRIVER,
+    Kind.ALLOCATOR_FLUSH: Place("allocator flushes", 12),
+    Kind.ALLOC_RETRY: Place("allocation retries", 13),
+    Kind.MODULE_LOAD: Place("modules loaded", 14),
+    Kind.KV_BLOCK_ALLOC: _KV,
+    Kind.KV_BLOCK_FREE: _KV,
+    Kind.PREFIX_HIT: _KV,
+    Kind.PREFIX_EVICT: _KV,
+    Kind.KV_SWAP: _KV,
+    Kind.REQUEST_SUBMIT: _REQUESTS,
+    Kind.REQUEST_ADMIT: _REQUESTS,
+    Kind.REQUEST_FINISH: _REQUESTS,
+    Kind.REQUEST_REJECT: _REQUESTS,
+    Kind.REQUEST_PREEMPT: _REQUESTS,
+    Kind.DROPPED: Place("dropped events", 17),
+    Kind.FACT: Place("facts", 18),
 }
 # The allocator's map is one moment of many thousand rows, which a time line cannot show.
-MAP_KINDS = frozenset((events.SEGMENT, events.BLOCK))
-_OF_LAYERS = frozenset((events.LAYER, events.WAIT, events.UPLOAD, events.EVICT, events.HOST_LOAD))
-_NAMED = frozenset((events.PHASE, events.MARK, events.FACT, events.MODULE_LOAD))
+MAP_KINDS = frozenset((Kind.SEGMENT, Kind.BLOCK))
+_OF_LAYERS = frozenset((Kind.LAYER, Kind.WAIT, Kind.UPLOAD, Kind.EVICT, Kind.HOST_LOAD))
+_NAMED = frozenset((Kind.PHASE, Kind.MARK, Kind.FACT, Kind.MODULE_LOAD))
 _UNITS: dict[str, int | str] = {"bytes": BYTES_UNIT, "ratio": "ratio", "s": "s", "ms": "ms"}
 
 
@@ -107,7 +107,7 @@ class Rows:
     def label(self, row: int, kind: int, kind_name: str) -> Label:
         """What a row is called, and its columns, those that it has."""
         name, step, layer = self.name(row), self["step"][row], self["layer"][row]
-        if kind == events.STEP:
+        if kind == Kind.STEP:
             title = f"step {step} ({name})" if name else f"step {step}"
         elif kind in _OF_LAYERS and layer >= 0:
             title = f"layer {layer}"

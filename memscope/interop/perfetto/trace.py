@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memscope import events
+from memscope.events import Kind
 from memscope.interop.perfetto.encoding import MAX_NS, Encoder, Label, Track
 from memscope.interop.perfetto.places import (
     BEGAN,
@@ -100,7 +100,7 @@ class TraceWriter:
         for row in np.argsort(batch["t_ns"], kind="stable").tolist():
             kind, t_ns = kinds[row], times[row]
             self._last_ns = max(self._last_ns, t_ns)
-            if kind == events.SAMPLE:
+            if kind == Kind.SAMPLE:
                 self._add_reading(rows, row, t_ns)
             elif kind in MAP_KINDS:
                 self._leave_out("of the allocator's map")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memscope import events
+from memscope.events import Kind
 from memscope.probes.cupti.growth import Growth
 from memscope.probes.cupti.library import CuptiLibrary
 from memscope.probes.cupti.outside import Outside, Ranges
@@ -85,7 +85,7 @@ class CuptiReading:
         left = held - reserved - self._outside.held_bytes(device)
         grown = growth.add(left, loads, self._loads)
         if grown > 0:
-            self._recorder.emit(events.MODULE_LOAD, name="code", bytes=grown, device=device)
+            self._recorder.emit(Kind.MODULE_LOAD, name="code", bytes=grown, device=device)
 
     @property
     def _loads(self) -> int:
@@ -112,7 +112,7 @@ class CuptiReading:
 
     def _emit(self, call: Allocation, library: str, at_ns: int) -> None:
         self._recorder.emit(
-            events.DEVICE_FREE if call.is_release else events.DEVICE_MALLOC,
+            Kind.DEVICE_FREE if call.is_release else Kind.DEVICE_MALLOC,
             name=library,
             bytes=call.bytes,
             address=call.address,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from memscope import events
+from memscope.events import Kind
 from memscope.probes.torch.allocator import cuda_torch, read_counters
 from memscope.recorder.recorder import Recorder
 
@@ -78,7 +78,7 @@ def record_flush(recorder: Recorder, flush: Callable[[], Any]) -> Any:
     with contextlib.suppress(Exception):  # the program's flush must not fail for it
         caller, is_capture = find_caller(sys._getframe(1), _folder(torch))
         recorder.emit(
-            events.ALLOCATOR_FLUSH,
+            Kind.ALLOCATOR_FLUSH,
             recorder.open_step,
             name=CAPTURE if is_capture else CALL,
             bytes=max(before - _reserved_bytes(torch), 0),

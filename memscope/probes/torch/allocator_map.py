@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from memscope import events
+from memscope.events import Kind
 from memscope.interop.snapshot.snapshot import (
     ALLOCATED,
     INACTIVE,
@@ -149,7 +149,7 @@ def _emit_tables(recorder: Recorder, tables: Snapshot, at_ns: int) -> None:
     pool = [list(tables.pools[code]) for code in segments.pool.tolist()]
     for number in range(len(segments)):
         recorder.emit(
-            events.SEGMENT,
+            Kind.SEGMENT,
             address=int(segments.address[number]),
             bytes=int(segments.bytes[number]),
             device=device[number],
@@ -171,7 +171,7 @@ def _emit_tables(recorder: Recorder, tables: Snapshot, at_ns: int) -> None:
             details[key] = _detail(tables, pool[segment], state, stack)
         name, data = details[key]
         recorder.emit(
-            events.BLOCK,
+            Kind.BLOCK,
             name=name,
             address=address,
             bytes=size,

@@ -17,7 +17,7 @@ import weakref
 from types import FrameType
 from typing import Any
 
-from memscope import events
+from memscope.events import Kind
 from memscope.launch.cuda_watch import watch_cuda
 from memscope.probes.torch.allocator import cuda_torch, read_counters, sample_counters
 from memscope.probes.torch.allocator_map import FACT, MAX_BLOCKS, MAX_FRAMES, emit_map, read_map
@@ -147,7 +147,7 @@ def _record(
 ) -> None:
     at_ns = recorder.clock()
     recorder.emit(
-        events.OOM,
+        Kind.OOM,
         recorder.open_step,
         bytes=requested,
         device=device,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
-from memscope import events
+from memscope.events import Kind
 from memscope.interop.oom_log.formats.torch import OomMessage
 from memscope.interop.oom_log.reader import read_log
 from memscope.recorder.recorder import Recorder, active_recorder
@@ -135,7 +135,7 @@ def record_problem(recorder: Recorder, problem: MemoryProblem) -> None:
     sizes = {name: getattr(message, name) for name in _AMOUNTS}
     amounts = {name: size.bytes for name, size in sizes.items() if size is not None}
     recorder.emit(
-        events.OOM,
+        Kind.OOM,
         recorder.open_step,
         bytes=None if requested is None else requested.bytes,
         device=-1 if message.device is None else message.device,

@@ -9,9 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from memscope import events
+from memscope.events import Kind
 from memscope.probes.watch.model_layers import Layer, Undo, device_changes
 from memscope.recorder.recorder import Recorder
+
+# Plain ints: an enum member costs a lookup at each event.
+_SAMPLE = int(Kind.SAMPLE)
 
 BEFORE = -1  # the layer of a reading that was taken before the first layer of its device
 
@@ -128,7 +131,7 @@ def emit_readings(recorder: Recorder, step: int, readings: list[Reading]) -> Non
             ("torch.peak_allocated_bytes", reading.peak_allocated_bytes),
         ):
             emit(
-                events.SAMPLE,
+                _SAMPLE,
                 step,
                 reading.layer,
                 reading_name,

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import torch
 
-from memscope import events
+from memscope.events import Kind
 from memscope.recorder.recorder import Recorder
 from memscope.recorder.rows import Row, make_emit
 from memscope.units import format_bytes
@@ -263,9 +263,9 @@ def _alternate(
             device.retire(buffer)
             allocator.give_back(buffer, geometry, step, layer)
     warm = GEOMETRIES
-    hits = rows.count(events.POOL_HIT, first_step=warm)
-    misses = rows.count(events.POOL_MISS, first_step=warm)
-    calls = rows.count(events.DEVICE_MALLOC, events.DEVICE_FREE, first_step=warm)
+    hits = rows.count(Kind.POOL_HIT, first_step=warm)
+    misses = rows.count(Kind.POOL_MISS, first_step=warm)
+    calls = rows.count(Kind.DEVICE_MALLOC, Kind.DEVICE_FREE, first_step=warm)
     idle_bytes = allocator.idle_bytes
     allocator.close()
     hit_rate = hits / (hits + misses) if hits + misses else None

@@ -19,7 +19,7 @@ from unittest import mock
 
 import torch
 
-from memscope import events
+from memscope.events import Kind
 from memscope.format.frames import BatchEncoder, event_schema
 from memscope.format.header import new_header
 from memscope.reader.recording import Recording
@@ -131,7 +131,7 @@ def measure_emit() -> float:
 
         def emit_all() -> None:
             for number in itertools.repeat(7, EVENTS):
-                emit(events.LAYER, number, number, duration_ns=number)
+                emit(Kind.LAYER, number, number, duration_ns=number)
 
         return max(_ns_an_event(emit_all) - _ns_an_event(_empty_loop), 0.0)
 

@@ -6,11 +6,16 @@ from collections.abc import Callable
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from memscope import events
+from memscope.events import Kind
 from memscope_runners.memory.device import Buffer, Device, DeviceOutOfMemory
 
 if TYPE_CHECKING:
     from memscope.recorder.recorder import Recorder
+
+# Plain ints: an enum member costs a lookup at each event.
+_ALLOC_RETRY = int(Kind.ALLOC_RETRY)
+_DEVICE_FREE = int(Kind.DEVICE_FREE)
+_DEVICE_MALLOC = int(Kind.DEVICE_MALLOC)
 
 
 class Driver:
@@ -49,19 +54,19 @@ class Driver:
                 raise
         buffer = self._malloc(bytes, step, layer)
         if self.recorder is not None:
-            self.recorder.emit(events.ALLOC_RETRY, step, layer, bytes=bytes)
+            self.recorder.emit(_ALLOC_RETRY, step, layer, bytes=bytes)
         return buffer
 
     def free(self, buffer: Buffer, step: int = -1, layer: int = -1) -> None:
         """Gives the buffer back to the device."""
         started_ns = perf_counter_ns()
         self.device.free(buffer)
-        self._emit(events.DEVICE_FREE, buffer, step, layer, started_ns)
+        self._emit(_DEVICE_FREE, buffer, step, layer, started_ns)
 
     def _malloc(self, bytes: int, step: int, layer: int) -> Buffer:
         started_ns = perf_counter_ns()
         buffer = self._device_malloc(bytes, self.owner)
-        self._emit(events.DEVICE_MALLOC, buffer, step, layer, started_ns)
+        self._emit(_DEVICE_MALLOC, buffer, step, layer, started_ns)
         return buffer
 
     def _emit(self, kind: int, buffer: Buffer, step: int, layer: int, started_ns: int) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from memscope import events
+from memscope.events import Kind
 from memscope_runners.checkpoint.progress import Progress, unseen
 from memscope_runners.memory.cuda_device import CudaDevice
 from memscope_runners.memory.cuda_runtime import CudaFailed
@@ -263,7 +263,7 @@ class StreamedSlabs:
 
 def _rows(slot: Slot, times: LoadTimes) -> Iterator[dict[str, Any]]:
     yield {
-        "kind": events.HOST_LOAD,
+        "kind": Kind.HOST_LOAD,
         "layer": slot.layer,
         "bytes": slot.memory.nbytes,
         "duration_ns": times.duration_ns,
@@ -271,7 +271,7 @@ def _rows(slot: Slot, times: LoadTimes) -> Iterator[dict[str, Any]]:
     }
     if times.released_bytes:
         yield {
-            "kind": events.HOST_RELEASE,
+            "kind": Kind.HOST_RELEASE,
             "layer": slot.layer,
             "bytes": times.released_bytes,
             "duration_ns": times.release_ns,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from memscope import events
+from memscope.events import Kind
 from memscope_runners.memory.allocators import Allocator
 from memscope_runners.memory.device import Buffer, Device
 from memscope_runners.memory.parts import Part, split_layout
@@ -19,6 +19,12 @@ from memscope_runners.q8.weights import embedding_rows
 
 if TYPE_CHECKING:
     from memscope.recorder.recorder import Recorder
+
+# Plain ints: an enum member costs a lookup at each event.
+_EVICT = int(Kind.EVICT)
+_LAYER = int(Kind.LAYER)
+_UPLOAD = int(Kind.UPLOAD)
+_WAIT = int(Kind.WAIT)
 
 POISON = 0x7F  # as scales NaN
 WINDOW = {"reason": "window"}
@@ -122,7 +128,7 @@ class Residency:
         load = self._ready(layer)
         self._unused.discard(layer)
         if self._recorder is not None:
-            self._recorder.emit(events.LAYER, self._step, layer)
+            self._recorder.emit(_LAYER, self._step, layer)
         if self._prefetch:
             self._upload_ahead(layer)
         return load.weights
@@ -131,7 +137,7 @@ class Residency:
         """lm_head, about to run."""
         load = self._ready_head()
         if self._recorder is not None:
-            self._recorder.emit(events.LAYER, self._step, self.layers)
+            self._recorder.emit(_LAYER, self._step, self.layers)
         return load.weights["lm_head"]
 
     def head_rows(self, token_ids: torch.Tensor) -> torch.Tensor:
@@ -266,7 +272,7 @@ class Residency:
     def _emit_upload(self, recorder: Recorder, load: Load, timing: Timing) -> None:
         for part, duration_ns in zip(load.parts, timing.durations_ns, strict=True):
             recorder.emit(
-                events.UPLOAD,
+                _UPLOAD,
                 load.step,
                 load.layer,
                 name=part.name,
@@ -277,7 +283,7 @@ class Residency:
             )
         if timing.waited_ns:
             recorder.emit(
-                events.WAIT,
+                _WAIT,
                 load.step,
                 load.layer,
                 duration_ns=timing.waited_ns,
@@ -294,7 +300,7 @@ class Residency:
     def _release(self, load: Load, step: int, reason: dict[str, str]) -> None:
         if self._recorder is not None:
             self._recorder.emit(
-                events.EVICT,
+                _EVICT,
                 step,
                 load.layer,
                 bytes=load.bytes,

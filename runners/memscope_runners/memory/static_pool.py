@@ -6,9 +6,13 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from memscope import events
+from memscope.events import Kind
 from memscope_runners.memory.device import Buffer
 from memscope_runners.memory.driver import Driver
+
+# Plain ints: an enum member costs a lookup at each event.
+_POOL_HIT = int(Kind.POOL_HIT)
+_POOL_RETURN = int(Kind.POOL_RETURN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +46,14 @@ class StaticPool:
         idle = self._idle.get(geometry)
         assert idle, f"no {geometry} is left of those planned"
         self.idle_bytes -= bytes
-        self._emit(events.POOL_HIT, geometry, bytes, step, layer)
+        self._emit(_POOL_HIT, geometry, bytes, step, layer)
         return idle.popleft()
 
     def give_back(self, buffer: Buffer, geometry: str, step: int, layer: int) -> None:
         """Keeps the buffer for reuse."""
         self._idle[geometry].append(buffer)
         self.idle_bytes += buffer.bytes
-        self._emit(events.POOL_RETURN, geometry, buffer.bytes, step, layer)
+        self._emit(_POOL_RETURN, geometry, buffer.bytes, step, layer)
 
     def close(self) -> None:
         """Frees every idle buffer."""

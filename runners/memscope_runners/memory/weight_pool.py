@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from memscope import events
+from memscope.events import Kind
 from memscope_runners.memory.device import Buffer
 from memscope_runners.memory.driver import Driver
+
+# Plain ints: an enum member costs a lookup at each event.
+_POOL_HIT = int(Kind.POOL_HIT)
+_POOL_MISS = int(Kind.POOL_MISS)
+_POOL_OVERFLOW = int(Kind.POOL_OVERFLOW)
+_POOL_RETURN = int(Kind.POOL_RETURN)
 
 MAX_IDLE_BUFFERS = 128
 
@@ -30,26 +36,26 @@ class WeightPool:
         """A buffer of that geometry, idle or fresh. Raises DeviceOutOfMemory."""
         idle = self._idle.get(geometry)
         if not idle:
-            self._emit(events.POOL_MISS, geometry, bytes, step, layer)
+            self._emit(_POOL_MISS, geometry, bytes, step, layer)
             # Whatever is idle has another geometry.
             return self._driver.malloc(bytes, step, layer, make_room=self._free_idle)
         buffer = idle.pop()
         assert buffer.bytes == bytes, f"geometry {geometry}: {buffer.bytes} and {bytes} bytes"
         self.idle_count -= 1
         self.idle_bytes -= bytes
-        self._emit(events.POOL_HIT, geometry, bytes, step, layer)
+        self._emit(_POOL_HIT, geometry, bytes, step, layer)
         return buffer
 
     def give_back(self, buffer: Buffer, geometry: str, step: int, layer: int) -> None:
         """Keeps the buffer for reuse, or frees it where the pool is full."""
         if self.idle_count >= self._max_idle:
-            self._emit(events.POOL_OVERFLOW, geometry, buffer.bytes, step, layer)
+            self._emit(_POOL_OVERFLOW, geometry, buffer.bytes, step, layer)
             self._driver.free(buffer, step, layer)
             return
         self._idle.setdefault(geometry, []).append(buffer)
         self.idle_count += 1
         self.idle_bytes += buffer.bytes
-        self._emit(events.POOL_RETURN, geometry, buffer.bytes, step, layer)
+        self._emit(_POOL_RETURN, geometry, buffer.bytes, step, layer)
 
     def close(self) -> None:
         """Frees every idle buffer."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from memscope import Recorder, events
+from memscope import Recorder
+from memscope.events import Kind
 
 LAYERS, KEEP, SLAB_BYTES = 6, 2, 1 << 20
 HOSTILE = "<script>alert(1)</script></script><b onload='x'>\u2028\x1b[31m\u202e$title \"&"
@@ -46,7 +47,7 @@ def record_run(path: Path, *, name: str = "tiny", kind: str = "host", steps: int
 def record_out_of_memory(path: Path) -> Path:
     recorder = Recorder(path)
     data = {"scope": "engine", "free": 1 << 20, "allocated": 5 << 20, "limit": 6 << 20}
-    recorder.emit(events.OOM, 3, bytes=2 << 20, data=data)
+    recorder.emit(Kind.OOM, 3, bytes=2 << 20, data=data)
     recorder.close()
     return path
 
@@ -60,14 +61,14 @@ def cut(path: Path) -> Path:
 def _record_step(recorder: Recorder, step: int, name: str) -> None:
     for layer in range(LAYERS):
         if step == 0 or layer < LAYERS - KEEP:
-            kind = events.POOL_HIT if layer else events.POOL_MISS
+            kind = Kind.POOL_HIT if layer else Kind.POOL_MISS
             recorder.emit(kind, step, layer, name, SLAB_BYTES)
-            if kind == events.POOL_MISS:
-                recorder.emit(events.DEVICE_MALLOC, step, layer, "weight_pool", SLAB_BYTES)
-            recorder.emit(events.UPLOAD, step, layer, name, SLAB_BYTES, duration_ns=1000, value=7)
-        recorder.emit(events.LAYER, step, layer, duration_ns=5000)
-        recorder.emit(events.EVICT, step, (layer - KEEP) % LAYERS, bytes=SLAB_BYTES, value=7)
+            if kind == Kind.POOL_MISS:
+                recorder.emit(Kind.DEVICE_MALLOC, step, layer, "weight_pool", SLAB_BYTES)
+            recorder.emit(Kind.UPLOAD, step, layer, name, SLAB_BYTES, duration_ns=1000, value=7)
+        recorder.emit(Kind.LAYER, step, layer, duration_ns=5000)
+        recorder.emit(Kind.EVICT, step, (layer - KEEP) % LAYERS, bytes=SLAB_BYTES, value=7)
     recorder.sample("device.allocated_bytes", bytes=(3 + step) * SLAB_BYTES, step=step)
     recorder.sample("pool.idle_bytes", bytes=SLAB_BYTES, step=step)
     recorder.sample("host.rss_bytes", bytes=100 << 20, step=step)
-    recorder.emit(events.STEP, step, duration_ns=60_000)
+    recorder.emit(Kind.STEP, step, duration_ns=60_000)

@@ -13,10 +13,11 @@ pytest.importorskip("plotly")
 
 from test_html_browser import BROWSER, dump_dom
 
-from memscope import Recorder, events
+from memscope import Recorder
 from memscope.analysis.memory_map.block_picture import BlockPicture, recorded_picture
 from memscope.analysis.timeline.timeline import read_timeline
 from memscope.cli.report import write_report
+from memscope.events import Kind
 from memscope.probes.torch.allocator_map import emit_map
 from memscope.reader.recording import open_recording
 from memscope_dashboards.html.block_chart import draw_blocks
@@ -26,7 +27,7 @@ from tests.memscope.fake_allocator import MIB, FakeAllocator
 def record_map(path: Path, allocator: FakeAllocator) -> Path:
     recorder = Recorder(path)
     now = recorder.clock()
-    recorder.emit(events.OOM, 3, bytes=64 * MIB, data={"scope": "engine"}, at_ns=now)
+    recorder.emit(Kind.OOM, 3, bytes=64 * MIB, data={"scope": "engine"}, at_ns=now)
     emit_map(recorder, allocator.snapshot(), device=0, at_ns=now, torch_version="2.12")
     recorder.close()
     return path

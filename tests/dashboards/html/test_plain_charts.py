@@ -9,9 +9,10 @@ from small_runs import record_run
 
 pytest.importorskip("plotly")
 
-from memscope import Recorder, events
+from memscope import Recorder
 from memscope.analysis.summary.residency_map import read_residency_map
 from memscope.analysis.timeline.timeline import read_timeline
+from memscope.events import Kind
 from memscope.reader.recording import open_recording
 from memscope_dashboards.html.chart import Chart
 from memscope_dashboards.html.charts import draw_charts
@@ -35,8 +36,8 @@ def record_seconds(path: Path, *, steps: int = 0, calls: bool = False) -> Path:
         for _ in range(count):
             recorder.sample("host.rss_bytes", bytes=100 * MIB)
             if calls:
-                recorder.emit(events.DEVICE_MALLOC, -1, bytes=MIB)
-            recorder.emit(events.STEP, recorder.begin_step(), duration_ns=length)
+                recorder.emit(Kind.DEVICE_MALLOC, -1, bytes=MIB)
+            recorder.emit(Kind.STEP, recorder.begin_step(), duration_ns=length)
     recorder.close()
     return path
 
@@ -53,8 +54,8 @@ def record_program(path: Path, *, devices: int = 1, calls: bool = False) -> Path
                 size = (100 + place) * MIB // (device + 1)
                 recorder.sample(f"torch.{name}_bytes", bytes=size, device=device)
         if calls:
-            recorder.emit(events.DEVICE_MALLOC, step, bytes=MIB)
-        recorder.emit(events.STEP, step, duration_ns=1000)
+            recorder.emit(Kind.DEVICE_MALLOC, step, bytes=MIB)
+        recorder.emit(Kind.STEP, step, duration_ns=1000)
     recorder.close()
     return path
 
@@ -75,8 +76,8 @@ def test_driver_calls_alone_are_drawn_without_uploads(tmp_path: Path) -> None:
 def test_driver_calls_that_nobody_recorded_are_absent_with_their_reason(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run.mscope")
     recorder.fact("policy", {"policy": "past", "allocator": "torch"})
-    recorder.emit(events.UPLOAD, 0, 0, bytes=MIB, value=7)
-    recorder.emit(events.STEP, 0, duration_ns=1000)
+    recorder.emit(Kind.UPLOAD, 0, 0, bytes=MIB, value=7)
+    recorder.emit(Kind.STEP, 0, duration_ns=1000)
     recorder.close()
     work = charts_of(tmp_path / "run.mscope")["work"]
     assert work.title == "Uploads in each step"

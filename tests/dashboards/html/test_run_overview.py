@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from memscope import Recorder, events
+from memscope import Recorder
 from memscope.cli import main
+from memscope.events import Kind
 
 pytest.importorskip("plotly")
 GIB = 1 << 30
@@ -47,7 +48,7 @@ def record_process(
             recorder.sample("torch.reserved_bytes", bytes=size, device=device)
         if step >= 0:
             length_ns = 1_000_000_000 if source == "second" else 1000
-            recorder.emit(events.STEP, step, duration_ns=length_ns)
+            recorder.emit(Kind.STEP, step, duration_ns=length_ns)
     recorder.close()
 
 

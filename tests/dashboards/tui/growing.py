@@ -6,7 +6,7 @@ import fcntl
 from pathlib import Path
 from typing import Any
 
-from memscope import events
+from memscope.events import COLUMNS, Kind
 from memscope.format.frames import BatchEncoder, encode_schema, event_schema
 from memscope.format.header import new_header
 from memscope.recorder.rows import encode_rows
@@ -34,7 +34,7 @@ class GrowingFile:
     def append(self, rows: list[dict[str, Any]]) -> None:
         """One batch."""
         self._sequence += 1
-        values = [tuple(value(row, column.name) for column in events.COLUMNS) for row in rows]
+        values = [tuple(value(row, column.name) for column in COLUMNS) for row in rows]
         batch = encode_rows(values, 0, self._schema)
         message = self._encoder.encode(batch, sequence=self._sequence, first_row=self._rows)
         self._file.write(message)
@@ -72,9 +72,7 @@ def facts(name: str = "tiny", device: str = "HostDevice") -> list[dict[str, Any]
         "run.warmup_steps": 1,
         "run.kind": "q8-decode",
     }
-    return [
-        {"kind": events.FACT, "t_ns": 0, "name": key, "data": data} for key, data in said.items()
-    ]
+    return [{"kind": Kind.FACT, "t_ns": 0, "name": key, "data": data} for key, data in said.items()]
 
 
 def step(number: int, *, uploads: int = LAYERS, ms: int = 10) -> list[dict[str, Any]]:
@@ -88,16 +86,16 @@ def step(number: int, *, uploads: int = LAYERS, ms: int = 10) -> list[dict[str, 
 
     for layer in range(LAYERS):
         if layer < uploads:
-            add(events.POOL_HIT, layer, name="8x2", bytes=SLAB)
-            add(events.UPLOAD, layer, name="slab", bytes=SLAB, value=7, duration_ns=MS)
-        add(events.LAYER, layer, duration_ns=MS)
+            add(Kind.POOL_HIT, layer, name="8x2", bytes=SLAB)
+            add(Kind.UPLOAD, layer, name="slab", bytes=SLAB, value=7, duration_ns=MS)
+        add(Kind.LAYER, layer, duration_ns=MS)
         if layer >= 2:
-            add(events.EVICT, layer - 2, bytes=SLAB, value=7, data={"reason": "window"})
-            add(events.POOL_RETURN, layer - 2, name="8x2", bytes=SLAB)
+            add(Kind.EVICT, layer - 2, bytes=SLAB, value=7, data={"reason": "window"})
+            add(Kind.POOL_RETURN, layer - 2, name="8x2", bytes=SLAB)
     used = (4 + number) * SLAB
-    add(events.SAMPLE, name="device.allocated_bytes", bytes=used)
-    add(events.SAMPLE, name="host.rss_bytes", bytes=(64 + number) << 20)
-    add(events.STEP, duration_ns=(ms + number) * MS)
+    add(Kind.SAMPLE, name="device.allocated_bytes", bytes=used)
+    add(Kind.SAMPLE, name="host.rss_bytes", bytes=(64 + number) << 20)
+    add(Kind.STEP, duration_ns=(ms + number) * MS)
     return rows
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from growing import MS, GrowingFile, facts, recorded, step
 
-from memscope import events
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import read_timeline
+from memscope.events import Kind
 from memscope.reader.recording import open_recording
 from memscope.recorder.rows import make_row
 from memscope.recorder.segments import Segments
@@ -100,10 +100,10 @@ def test_goes_on_with_the_next_segments_of_the_same_recording(path: Path) -> Non
     counts = []
     for number in range(60):
         rows = [
-            make_row(events.UPLOAD, os.urandom(400).hex(), None, t_ns=number, step=number)
+            make_row(Kind.UPLOAD, os.urandom(400).hex(), None, t_ns=number, step=number)
             for _ in range(20)
         ]
-        segments.write([*rows, make_row(events.STEP, None, None, t_ns=number, step=number)])
+        segments.write([*rows, make_row(Kind.STEP, None, None, t_ns=number, step=number)])
         written += 21
         segments.tidy()
         if number % 3 == 0:

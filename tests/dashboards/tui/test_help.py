@@ -10,7 +10,7 @@ from test_live_app import Live, live, screen_text, shown_batch, until
 from test_plain_programs import trained
 from textual.widgets import Static
 
-from memscope import events
+from memscope.events import Kind
 
 OF_A_WINDOW = ("Layers", "resident", "in flight", "evicted", "weight pool", "uploaded")
 OF_THE_LEDGER = "Device: the ledger"
@@ -56,7 +56,7 @@ async def test_of_several_processes_it_says_how_to_go_on(tmp_path: Path) -> None
     for pid in (100, 200):
         name = "run.mscope" if pid == 100 else f"run.{pid}.mscope"
         file = GrowingFile(tmp_path / name, run_id="a", pid=pid, started_at_ns=pid)
-        file.append([{"kind": events.MARK, "t_ns": 0, "name": "up"}])
+        file.append([{"kind": Kind.MARK, "t_ns": 0, "name": "up"}])
     async with live(tmp_path / "run.mscope") as pilot:
         await until(pilot, lambda: "1 of 2" in screen_text(pilot))
         await pilot.press("question_mark")

@@ -11,10 +11,10 @@ import pytest
 from growing import GrowingFile, facts, recorded, step
 from textual.pilot import Pilot
 
-from memscope import events
 from memscope.analysis.summary.summary import Summary, summarize
 from memscope.analysis.timeline.timeline import read_timeline
 from memscope.errors import MemscopeError
+from memscope.events import Kind
 from memscope.reader.recording import open_recording
 from memscope.units import format_bytes, format_value
 from memscope_dashboards.tui.app import LiveApp
@@ -246,7 +246,7 @@ async def test_a_bar_that_would_be_empty_ends_at_the_peak_and_says_so(path: Path
 
 async def test_out_of_memory_stands_at_the_top(path: Path) -> None:
     file = GrowingFile(path)
-    oom = {"kind": events.OOM, "t_ns": 1, "step": 1, "bytes": 5 << 20}
+    oom = {"kind": Kind.OOM, "t_ns": 1, "step": 1, "bytes": 5 << 20}
     file.append([*facts(), *step(0), oom | {"data": {"scope": "engine", "free": 1 << 20}}])
     async with live(path) as pilot:
         await until(pilot, lambda: shown_batch(pilot) == 1)

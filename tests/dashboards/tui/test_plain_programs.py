@@ -9,7 +9,7 @@ import pytest
 from growing import MS, SLAB, GrowingFile, facts, step
 from test_live_app import live, screen_text, shown_batch, until
 
-from memscope import events
+from memscope.events import Kind
 
 SIZES = [(80, 24), (120, 40)]
 MIB, GIB = 1 << 20, 1 << 30
@@ -17,7 +17,7 @@ OF_A_WINDOW = ("Layers", "resident", "in flight", "idle", "uploads", "entries", 
 
 
 def sample(t_ns: int, name: str, size: int, **fields: Any) -> dict[str, Any]:
-    return {"kind": events.SAMPLE, "t_ns": t_ns, "name": name, "bytes": size, **fields}
+    return {"kind": Kind.SAMPLE, "t_ns": t_ns, "name": name, "bytes": size, **fields}
 
 
 def trained(path: Path, *, devices: int = 0, source: str | None = None) -> Path:
@@ -25,12 +25,12 @@ def trained(path: Path, *, devices: int = 0, source: str | None = None) -> Path:
     file = GrowingFile(path)
     gpu = {"name": "H200", "kind": "cuda", "total_bytes": 80 * GIB}
     rows: list[dict[str, Any]] = [
-        {"kind": events.FACT, "t_ns": 0, "name": f"cuda.{device}", "data": gpu}
+        {"kind": Kind.FACT, "t_ns": 0, "name": f"cuda.{device}", "data": gpu}
         for device in range(devices)
     ]
     if source is not None:
-        rows.append({"kind": events.FACT, "t_ns": 0, "name": "run.step_source", "data": source})
-        rows.append({"kind": events.FACT, "t_ns": 0, "name": "run.kind", "data": "program"})
+        rows.append({"kind": Kind.FACT, "t_ns": 0, "name": "run.step_source", "data": source})
+        rows.append({"kind": Kind.FACT, "t_ns": 0, "name": "run.kind", "data": "program"})
     for number in range(4):
         at = number * 20 * MS
         for place in range(devices):
@@ -40,7 +40,7 @@ def trained(path: Path, *, devices: int = 0, source: str | None = None) -> Path:
         rows.append(sample(at, "host.rss_bytes", 350 * MIB))
         rows.append(sample(at, "model.weights_bytes", 11 * MIB))
         rows.append(sample(at, "model.optimizer_bytes", 22 * MIB))
-        end = {"kind": events.STEP, "t_ns": at + 9 * MS, "step": number, "duration_ns": 9 * MS}
+        end = {"kind": Kind.STEP, "t_ns": at + 9 * MS, "step": number, "duration_ns": 9 * MS}
         rows.append(end)
     file.append(rows)
     file.end()
@@ -127,10 +127,10 @@ async def test_steps_of_the_program_alone_are_drawn(tmp_path: Path) -> None:
     file = GrowingFile(tmp_path / "run.mscope")
     rows: list[dict[str, Any]] = []
     for source, first, length in (("second", 0, 1000 * MS), ("optimizer", 2, 5 * MS)):
-        fact = {"kind": events.FACT, "t_ns": first * 1000 * MS, "name": "run.step_source"}
+        fact = {"kind": Kind.FACT, "t_ns": first * 1000 * MS, "name": "run.step_source"}
         rows.append(fact | {"data": source})
         for number in (first, first + 1):
-            end = {"kind": events.STEP, "t_ns": (number + 1) * 1000 * MS, "step": number}
+            end = {"kind": Kind.STEP, "t_ns": (number + 1) * 1000 * MS, "step": number}
             rows.append(end | {"duration_ns": length})
     file.append(rows)
     async with live(tmp_path / "run.mscope") as pilot:
@@ -164,8 +164,8 @@ async def test_many_devices_leave_room_for_steps_and_verdicts(tmp_path: Path) ->
 
 async def test_a_window_without_a_weight_pool_gives_its_cells_to_others(tmp_path: Path) -> None:
     file = GrowingFile(tmp_path / "run.mscope")
-    rows = [row for row in facts() + step(0) + step(1) if row["kind"] != events.POOL_HIT]
-    file.append([row for row in rows if row["kind"] != events.POOL_RETURN])
+    rows = [row for row in facts() + step(0) + step(1) if row["kind"] != Kind.POOL_HIT]
+    file.append([row for row in rows if row["kind"] != Kind.POOL_RETURN])
     async with live(tmp_path / "run.mscope") as pilot:
         await until(pilot, lambda: shown_batch(pilot) == 1)
         text = screen_text(pilot)
@@ -179,7 +179,7 @@ async def test_a_finished_recording_shows_layers_of_the_moment_of_its_metrics(
     file = GrowingFile(tmp_path / "run.mscope")
     file.append([*facts(), *step(0)])
     evictions = [
-        {"kind": events.EVICT, "t_ns": 200 * MS, "layer": layer, "bytes": SLAB, "value": 7}
+        {"kind": Kind.EVICT, "t_ns": 200 * MS, "layer": layer, "bytes": SLAB, "value": 7}
         for layer in (4, 5)
     ]
     file.append(evictions)
@@ -201,7 +201,7 @@ async def test_an_upload_whose_layer_is_not_written_yet_is_not_none_in_flight(
     async with live(tmp_path / "run.mscope") as pilot:
         await until(pilot, lambda: shown_batch(pilot) == 1)
         assert "in flight ? (1.00 MiB)" in screen_text(pilot)
-        ahead = {"kind": events.UPLOAD, "t_ns": 1, "step": 1, "layer": 0, "bytes": SLAB, "value": 7}
+        ahead = {"kind": Kind.UPLOAD, "t_ns": 1, "step": 1, "layer": 0, "bytes": SLAB, "value": 7}
         file.append([ahead])
         await until(pilot, lambda: shown_batch(pilot) == 2)
         assert "▒ in flight 1 " in screen_text(pilot)

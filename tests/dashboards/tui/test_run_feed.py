@@ -9,8 +9,8 @@ import pytest
 from growing import GrowingFile
 from test_live_app import live, screen_text, until
 
-from memscope import events
 from memscope.analysis.ledger.ledger import Ledger
+from memscope.events import Kind
 from memscope.units import format_bytes
 from memscope_dashboards.tui.line import length
 from memscope_dashboards.tui.run_feed import RunFeed, RunSnapshot
@@ -39,9 +39,9 @@ def hold(file: GrowingFile, size: int, *, device: int = 0) -> None:
         "nvml.process_bytes": size + 500 * MIB,
     }
     rows: list[dict[str, Any]] = [
-        {"kind": events.FACT, "t_ns": 0, "name": f"cuda.{device}", "data": gpu},
+        {"kind": Kind.FACT, "t_ns": 0, "name": f"cuda.{device}", "data": gpu},
         *(
-            {"kind": events.SAMPLE, "t_ns": at, "name": name, "bytes": bytes_, "device": device}
+            {"kind": Kind.SAMPLE, "t_ns": at, "name": name, "bytes": bytes_, "device": device}
             for at, (name, bytes_) in enumerate(readings.items())
         ),
     ]
@@ -51,7 +51,7 @@ def hold(file: GrowingFile, size: int, *, device: int = 0) -> None:
 @pytest.fixture
 def server(tmp_path: Path) -> Path:
     """A parent without a GPU and two children with 1 and 2 GiB; its path."""
-    begin(tmp_path, 100, "run.mscope").append([{"kind": events.MARK, "t_ns": 0, "name": "up"}])
+    begin(tmp_path, 100, "run.mscope").append([{"kind": Kind.MARK, "t_ns": 0, "name": "up"}])
     for pid, size in ((200, GIB), (300, 2 * GIB)):
         hold(begin(tmp_path, pid), size)
     return tmp_path / "run.mscope"
@@ -72,14 +72,14 @@ def test_holder_is_shown_where_the_first_process_holds_nothing(server: Path) -> 
 
 
 def test_launcher_gives_way_to_a_rank_with_steps(tmp_path: Path) -> None:
-    rss = {"kind": events.SAMPLE, "name": "host.rss_bytes"}
+    rss = {"kind": Kind.SAMPLE, "name": "host.rss_bytes"}
     launcher = begin(tmp_path, 100, "run.mscope")
     launcher.append([{**rss, "t_ns": 1, "bytes": 40 * GIB}])
     feed = RunFeed(tmp_path / "run.mscope")
     assert [shown_pid(feed.poll()) for _ in range(3)] == [100] * 3
     rank = begin(tmp_path, 200)
-    source = {"kind": events.FACT, "t_ns": 1, "name": "run.step_source", "data": "optimizer"}
-    step = {"kind": events.STEP, "t_ns": 2, "step": 0, "duration_ns": 1}
+    source = {"kind": Kind.FACT, "t_ns": 1, "name": "run.step_source", "data": "optimizer"}
+    step = {"kind": Kind.STEP, "t_ns": 2, "step": 0, "duration_ns": 1}
     rank.append([source, {**rss, "t_ns": 1, "bytes": GIB}, step])
     assert [shown_pid(feed.poll()) for _ in range(4)][-1] == 200
     feed.move(1)
@@ -197,7 +197,7 @@ async def test_a_gpu_that_was_not_read_is_not_called_none(server: Path) -> None:
     """The third process has a card, of which nothing was read."""
     gpu = {"name": "H200", "kind": "cuda", "total_bytes": 80 * GIB}
     file = begin(server.parent, 400)
-    file.append([{"kind": events.FACT, "t_ns": 0, "name": "cuda.0", "data": gpu}])
+    file.append([{"kind": Kind.FACT, "t_ns": 0, "name": "cuda.0", "data": gpu}])
     async with live(server, (120, 24)) as pilot:
         await until(pilot, lambda: "400 not measured" in screen_text(pilot))
         assert "100 no GPU" in screen_text(pilot)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from memscope import events
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.events import COLUMNS, KINDS, Kind
 from memscope.format.frames import event_schema
 from memscope.format.header import FORMAT, Header
 from memscope.reader.scanner import Batch, State
@@ -14,7 +14,7 @@ from memscope.recorder.rows import encode_rows
 
 HEADER = Header(
     format=FORMAT,
-    kinds=events.KINDS,
+    kinds=KINDS,
     run_id="run",
     host="laptop",
     pid=1,
@@ -35,12 +35,12 @@ def event(kind: int, t_ns: int = 0, **fields: Any) -> Event:
 
 
 def fact(key: str, data: object) -> Event:
-    return event(events.FACT, name=key, data=data)
+    return event(Kind.FACT, name=key, data=data)
 
 
 def make_batch(rows: Sequence[Event], sequence: int = 1) -> Batch:
     """One batch of one event or more."""
-    values = [tuple(_value(row, column.name) for column in events.COLUMNS) for row in rows]
+    values = [tuple(_value(row, column.name) for column in COLUMNS) for row in rows]
     return Batch(encode_rows(values, 0, _SCHEMA), sequence)
 
 

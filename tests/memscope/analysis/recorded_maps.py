@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memscope import events
+from memscope.events import Kind
 from memscope.probes.torch.allocator_map import emit_map
 from tests.memscope.analysis.build import Event, event, fact
 from tests.memscope.fake_allocator import FakeAllocator
@@ -22,7 +22,7 @@ class _Events(list[Event]):
 
 def map_rows(allocator: FakeAllocator, *, at_ns: int = 9) -> list[Event]:
     """The error and the map of device 0."""
-    found = _Events([event(events.OOM, at_ns, bytes=1, data={"scope": "engine"})])
+    found = _Events([event(Kind.OOM, at_ns, bytes=1, data={"scope": "engine"})])
     emit_map(
         found,  # type: ignore[arg-type]
         allocator.snapshot(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from memscope import events
+from memscope.events import Kind
 from tests.memscope.analysis.build import Event, event, fact
 
 ENTRIES = 7
@@ -52,18 +52,18 @@ class Sweeps:
                 self._evict(step, other)
             if layer not in self.resident:
                 self._upload(step, layer)
-            self._emit(events.LAYER, step, layer)
+            self._emit(Kind.LAYER, step, layer)
             following = (layer + 1) % self.layers
             if self.is_prefetching and following not in self.resident:
                 self._upload(step + (following == 0), following)
-        self._emit(events.LAYER, step, self.layers)
-        self._emit(events.WAIT, step, 0, duration_ns=STEP_NS // 10)
+        self._emit(Kind.LAYER, step, self.layers)
+        self._emit(Kind.WAIT, step, 0, duration_ns=STEP_NS // 10)
         self._sample(step, "device.allocated_bytes", self.allocated)
         self._sample(step, "device.peak_bytes", self.peak)
         self._sample(step, "pool.idle_bytes", self.idle * SLAB_BYTES)
         if self.is_prefetching:
             self._sample(step, "residency.in_flight_bytes", SLAB_BYTES)
-        self.rows.append(event(events.STEP, self.now, step=step, duration_ns=STEP_NS))
+        self.rows.append(event(Kind.STEP, self.now, step=step, duration_ns=STEP_NS))
 
     def _evicted(self, layer: int) -> list[int]:
         lowest = layer - self.keep + 1
@@ -89,21 +89,21 @@ class Sweeps:
         size = HEAD_BYTES if layer == self.layers else SLAB_BYTES
         if self.idle and layer != self.layers:
             self.idle -= 1
-            self._emit(events.POOL_HIT, step, layer, name="slab", bytes=size)
+            self._emit(Kind.POOL_HIT, step, layer, name="slab", bytes=size)
         else:
             if self.allocator == "pool":
-                self._emit(events.POOL_MISS, step, layer, name="slab", bytes=size)
+                self._emit(Kind.POOL_MISS, step, layer, name="slab", bytes=size)
             self.allocated += size
             self.peak = max(self.peak, self.allocated)
-            self._emit(events.DEVICE_MALLOC, step, layer, name="weight_pool", bytes=size)
+            self._emit(Kind.DEVICE_MALLOC, step, layer, name="weight_pool", bytes=size)
         if layer == self.layers:
-            self._emit(events.UPLOAD, step, layer, bytes=size, value=1)
+            self._emit(Kind.UPLOAD, step, layer, bytes=size, value=1)
             return
         self.resident.append(layer)
         parts = ENTRIES if self.unit == "entry" else 1
         for _ in range(parts):
             self._emit(
-                events.UPLOAD,
+                Kind.UPLOAD,
                 step,
                 layer,
                 bytes=size // parts,
@@ -114,16 +114,16 @@ class Sweeps:
     def _evict(self, step: int, layer: int) -> None:
         self.resident.remove(layer)
         data = {"reason": "window"}
-        self._emit(events.EVICT, step, layer, bytes=SLAB_BYTES, value=ENTRIES, data=data)
+        self._emit(Kind.EVICT, step, layer, bytes=SLAB_BYTES, value=ENTRIES, data=data)
         if self.allocator == "pool":
             self.idle += 1
-            self._emit(events.POOL_RETURN, step, layer, name="slab", bytes=SLAB_BYTES)
+            self._emit(Kind.POOL_RETURN, step, layer, name="slab", bytes=SLAB_BYTES)
         else:
             self.allocated -= SLAB_BYTES
-            self._emit(events.DEVICE_FREE, step, layer, name="weight_pool", bytes=SLAB_BYTES)
+            self._emit(Kind.DEVICE_FREE, step, layer, name="weight_pool", bytes=SLAB_BYTES)
 
     def _sample(self, step: int, reading_name: str, size: int) -> None:
-        self._emit(events.SAMPLE, step, -1, name=reading_name, bytes=size)
+        self._emit(Kind.SAMPLE, step, -1, name=reading_name, bytes=size)
 
     def _emit(self, kind: int, step: int, layer: int, **fields: object) -> None:
         self.now += 1

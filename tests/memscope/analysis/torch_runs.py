@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memscope import events
+from memscope.events import Kind
 from tests.memscope.analysis.build import Event, event, fact
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -16,7 +16,7 @@ GPU = fact("cuda.0", {"name": "H200", "kind": "cuda", "total_bytes": TOTAL, "lim
 
 
 def sample(name: str, t_ns: int, size: int, **fields: int) -> Event:
-    return event(events.SAMPLE, t_ns, name=name, bytes=size, device=0, **fields)
+    return event(Kind.SAMPLE, t_ns, name=name, bytes=size, device=0, **fields)
 
 
 def run_program(
@@ -48,7 +48,7 @@ def run_program(
             data = {"caller": "/home/me/train.py:31 in step"}
             rows.append(
                 event(
-                    events.ALLOCATOR_FLUSH,
+                    Kind.ALLOCATOR_FLUSH,
                     start + 15_000_000,
                     name="empty_cache",
                     bytes=GIB,
@@ -56,5 +56,5 @@ def run_program(
                     data=data,
                 )
             )
-        rows.append(event(events.STEP, start + STEP_NS - 1, step=step, duration_ns=STEP_NS - 1))
+        rows.append(event(Kind.STEP, start + STEP_NS - 1, step=step, duration_ns=STEP_NS - 1))
     return rows

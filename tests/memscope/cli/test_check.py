@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from memscope import events
 from memscope.analysis.metrics.table import METRICS
 from memscope.analysis.timeline.reading_names import READINGS
+from memscope.events import Kind
 from tests.memscope.analysis.build import event, fact
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.cli.conftest import Run
@@ -130,7 +130,7 @@ def test_what_could_not_be_judged_is_not_counted_as_broken(memscope: Run, tmp_pa
 
 
 def test_of_nothing_measured_no_limit_holds(memscope: Run, tmp_path: Path) -> None:
-    path = write_recording(tmp_path / "plain.mscope", [event(events.MARK, 1, name="up")])
+    path = write_recording(tmp_path / "plain.mscope", [event(Kind.MARK, 1, name="up")])
     found = memscope("check", path)
     assert found.code == 0
     assert found.out.endswith("\n0 limits hold, 1 could not be judged, 1 not applicable.\n")
@@ -148,9 +148,7 @@ def test_a_limit_on_a_reading_names_the_device(memscope: Run, tmp_path: Path) ->
     gpu = {"name": "H200", "kind": "cuda", "total_bytes": 80 << 30}
     rows = [fact(f"cuda.{device}", gpu) for device in (0, 1)]
     rows += [
-        event(
-            events.SAMPLE, 1, name="torch.reserved_bytes", bytes=(1 + device) << 30, device=device
-        )
+        event(Kind.SAMPLE, 1, name="torch.reserved_bytes", bytes=(1 + device) << 30, device=device)
         for device in (0, 1)
     ]
     path = write_recording(tmp_path / "two.mscope", rows)

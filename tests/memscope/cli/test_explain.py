@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from memscope import events
 from memscope.analysis.diagnosis.explanation import Explanation, Share
 from memscope.cli.text.explanation import BAR_CHARACTERS, bar, explanation_lines
+from memscope.events import Kind
 from tests.memscope.analysis.build import event
 from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import write_recording
@@ -82,7 +82,7 @@ def test_recording_is_explained_from_file_and_pipe(
     memscope: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = {"scope": "engine", "free": 5, "allocated": 95, "reserved": 95, "total": 100}
-    row = event(events.OOM, 5, step=3, bytes=50, data=data)
+    row = event(Kind.OOM, 5, step=3, bytes=50, data=data)
     path = write_recording(tmp_path / "run.mscope", [row])
     found = json.loads(memscope("explain", path, "--json").out)
     assert (found["source"], found["diagnosis"]) == ("recording", "shortage")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from memscope import events
+from memscope.events import Kind
 from memscope.format.header import new_header
 from tests.memscope.analysis.build import event
 from tests.memscope.cli.conftest import Run
@@ -45,7 +45,7 @@ def test_arrow_of_a_damaged_file_holds_what_was_whole(memscope: Run, whole: Path
 
 
 def test_parquet_names_the_kinds(memscope: Run, tmp_path: Path) -> None:
-    rows = [event(events.UPLOAD, 1, layer=3, bytes=5), event(100, 2), event(-3, 3)]
+    rows = [event(Kind.UPLOAD, 1, layer=3, bytes=5), event(100, 2), event(-3, 3)]
     path = write_recording(tmp_path / "small.mscope", rows)
     assert memscope("export", path, "--to", "parquet", "-o", "copy.parquet").code == 0
     table = pq.read_table("copy.parquet")
@@ -62,7 +62,7 @@ def test_a_trace_for_perfetto_holds_every_event(memscope: Run, whole: Path) -> N
 
 
 def test_a_trace_holds_all_processes_of_a_run(memscope: Run, tmp_path: Path) -> None:
-    rows = [event(events.MARK, 1, name="here")]
+    rows = [event(Kind.MARK, 1, name="here")]
     folder = tmp_path / "run"
     folder.mkdir()
     for pid in (1, 2):

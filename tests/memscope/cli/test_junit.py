@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memscope import events
+from memscope.events import Kind
 from tests.memscope.analysis.build import event, fact
 from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import write_recording
@@ -102,8 +102,8 @@ def test_a_suite_for_each_recording(memscope: Run, whole: Path, cut: Path) -> No
 
 def test_text_of_strangers_is_no_markup(memscope: Run, tmp_path: Path) -> None:
     name = "a\x00\x1b[31m<b>&\ud800\uffff"
-    rows = [event(events.STEP, 1, step=0), event(events.POOL_HIT, 2, step=1, name="<&\x07>")]
-    rows += [event(events.STEP, 3, step=1), fact("device.0", {"name": name, "kind": "cuda"})]
+    rows = [event(Kind.STEP, 1, step=0), event(Kind.POOL_HIT, 2, step=1, name="<&\x07>")]
+    rows += [event(Kind.STEP, 3, step=1), fact("device.0", {"name": name, "kind": "cuda"})]
     path = write_recording(tmp_path / "odd.mscope", rows)
     root = junit(memscope, path)
     names = [each.attrib["name"] for each in root.iter("property")]

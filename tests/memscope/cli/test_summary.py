@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from memscope import events
 from memscope.analysis.timeline.timeline import read_timeline
+from memscope.events import Kind
 from memscope.format.header import new_header
 from memscope.reader.recording import open_recording
 from tests.memscope.analysis.build import Event, event, fact
@@ -53,9 +53,9 @@ def test_steps_of_other_signs_are_left_out_and_the_others_keep_their_numbers(
     memscope: Run, tmp_path: Path
 ) -> None:
     rows = [fact("run.step_source", "second")]
-    rows += [event(events.STEP, at, step=at, duration_ns=1) for at in range(3)]
+    rows += [event(Kind.STEP, at, step=at, duration_ns=1) for at in range(3)]
     rows += [fact("run.step_source", "optimizer")]
-    rows += [event(events.STEP, at, step=at, duration_ns=1) for at in range(4, 9)]
+    rows += [event(Kind.STEP, at, step=at, duration_ns=1) for at in range(4, 9)]
     path = write_recording(tmp_path / "run.mscope", rows)
     words = "steps      5 ended, numbered from 4 on, 1 of them warm-up; 3 before them came of other"
     assert words in memscope("summary", path).out
@@ -96,9 +96,9 @@ def test_peak_by_driver_calls_alone(memscope: Run, tmp_path: Path) -> None:
     """Host RSS is highest long before; steps and torch tell nothing."""
     device = {"name": "host", "kind": "host", "total_bytes": 1 << 30, "limit_bytes": 1 << 30}
     rows = [fact("device.0", device)]
-    rows += [event(events.SAMPLE, 1, name="host.rss_bytes", bytes=1 << 30)]
-    rows += [event(events.DEVICE_MALLOC, at * 10**9, bytes=100) for at in (1, 2)]
-    rows += [event(events.DEVICE_FREE, 3 * 10**9, bytes=100)]
+    rows += [event(Kind.SAMPLE, 1, name="host.rss_bytes", bytes=1 << 30)]
+    rows += [event(Kind.DEVICE_MALLOC, at * 10**9, bytes=100) for at in (1, 2)]
+    rows += [event(Kind.DEVICE_FREE, 3 * 10**9, bytes=100)]
     path = write_recording(tmp_path / "run.mscope", rows)
     (ledger,) = json.loads(memscope("summary", path, "--at", "peak", "--json").out)["ledger"]
     held = {line["key"]: line["bytes"] for line in ledger["lines"]}
@@ -128,7 +128,7 @@ def test_no_moment(memscope: Run, whole: Path, at: str) -> None:
 def test_past_the_end_is_no_moment(
     memscope: Run, tmp_path: Path, verb: str, at: str, problem: str
 ) -> None:
-    rows = [*run_sweeps("past", 12, 4), event(events.MARK, 1_250_000_000, name="late")]
+    rows = [*run_sweeps("past", 12, 4), event(Kind.MARK, 1_250_000_000, name="late")]
     path = write_recording(tmp_path / "run.mscope", rows)
     with open_recording(path) as recording:
         words = problem.format(batches=recording.state.batches)
@@ -140,7 +140,7 @@ def test_past_the_end_is_no_moment(
 def test_the_end_that_is_named_is_a_moment_of_a_long_recording(
     memscope: Run, tmp_path: Path
 ) -> None:
-    late = event(events.MARK, 123_456_789_987_654, name="late")
+    late = event(Kind.MARK, 123_456_789_987_654, name="late")
     path = write_recording(tmp_path / "run.mscope", [late])
     found = memscope("summary", path, "--at", "123457.5s")
     assert "There is no moment 123457.5 s: 123456.789 s is the end." in found.err
@@ -186,10 +186,10 @@ def test_names_cannot_drive_the_terminal(memscope: Run, tmp_path: Path) -> None:
         fact("device.0", {"name": name, "kind": name}),
         fact("versions", {name: name}),
         fact("recorder.stopped", {"reason": name}),
-        event(events.POOL_HIT, 1, step=1, name=name),
-        event(events.STEP, 2, step=0),
-        event(events.STEP, 3, step=1),
-        event(events.DROPPED, 4, name=name, value=1.0, data={"kind": name}),
+        event(Kind.POOL_HIT, 1, step=1, name=name),
+        event(Kind.STEP, 2, step=0),
+        event(Kind.STEP, 3, step=1),
+        event(Kind.DROPPED, 4, name=name, value=1.0, data={"kind": name}),
     ]
     out = memscope("summary", write_recording(tmp_path / "evil.mscope", rows)).out
     assert "evil" in out
@@ -203,7 +203,7 @@ def test_names_cannot_drive_the_terminal(memscope: Run, tmp_path: Path) -> None:
 def test_odd_facts_do_no_harm(memscope: Run, tmp_path: Path, data: object) -> None:
     keys = ("model", "policy", "plan", "device.0", "versions", "run.warmup_steps", "run.kind")
     rows = [*run_sweeps("past", 4, 2), *(fact(key, data) for key in keys)]
-    rows.append(event(events.OOM, 9, bytes=2**63 - 1, data={"free": 10**400}))
+    rows.append(event(Kind.OOM, 9, bytes=2**63 - 1, data={"free": 10**400}))
     path = write_recording(tmp_path / "odd.mscope", rows)
     assert memscope("summary", path).code == 0
     json.loads(memscope("summary", path, "--json").out)
@@ -220,8 +220,8 @@ def test_deep_facts_do_no_harm(memscope: Run, tmp_path: Path) -> None:
 
 def program_on_the_host(path: Path, *more: Event) -> Path:
     """Steps, and the memory of the process, as a program without a GPU leaves them."""
-    steps = [event(events.STEP, 1000 * number, step=number) for number in range(1, 5)]
-    rss = event(events.SAMPLE, 10, name="host.rss_bytes", bytes=300 << 20)
+    steps = [event(Kind.STEP, 1000 * number, step=number) for number in range(1, 5)]
+    rss = event(Kind.SAMPLE, 10, name="host.rss_bytes", bytes=300 << 20)
     return write_recording(path, [fact("run.kind", "program"), rss, *steps, *more])
 
 
@@ -238,7 +238,7 @@ def test_of_a_program_without_a_gpu_what_is_known_stands_out(memscope: Run, tmp_
 
 
 def test_reasons_of_other_metrics_stay(memscope: Run, tmp_path: Path) -> None:
-    path = write_recording(tmp_path / "run.mscope", [event(events.MARK, 1, name="up")])
+    path = write_recording(tmp_path / "run.mscope", [event(Kind.MARK, 1, name="up")])
     out = memscope("summary", path).out
     assert "  host.peak_bytes\n    host.rss_bytes is not sampled\n" in out
     assert "  oom.engine_count\n    nothing in this program records out-of-memory errors\n" in out
@@ -248,8 +248,8 @@ def test_reasons_of_other_metrics_stay(memscope: Run, tmp_path: Path) -> None:
     "seen",
     [
         fact("cuda.0", {"name": "H200", "kind": "cuda", "total_bytes": 80 << 30}),
-        event(events.DEVICE_MALLOC, 5, step=2, bytes=1 << 20, name="mine"),
-        event(events.UPLOAD, 5, step=2, layer=0, bytes=1 << 20),
+        event(Kind.DEVICE_MALLOC, 5, step=2, bytes=1 << 20, name="mine"),
+        event(Kind.UPLOAD, 5, step=2, layer=0, bytes=1 << 20),
     ],
 )
 def test_where_anything_is_known_of_a_device_each_has_its_reason(
@@ -263,7 +263,7 @@ def test_where_anything_is_known_of_a_device_each_has_its_reason(
 def test_processes_without_a_gpu_list_nothing_twice(memscope: Run, tmp_path: Path) -> None:
     for pid, name in ((100, "run.mscope"), (200, "run.200.mscope")):
         header = new_header() | {"run_id": "a", "pid": pid}
-        write_recording(tmp_path / name, [event(events.MARK, 1, name="up")], header=header)
+        write_recording(tmp_path / name, [event(Kind.MARK, 1, name="up")], header=header)
     out = memscope("summary", tmp_path / "run.mscope").out
     assert out.count("no GPU is recorded; ") == 2
     assert "memory.peak_bytes" not in out

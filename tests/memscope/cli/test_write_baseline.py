@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from memscope import events
 from memscope.analysis.limits.baseline import read_baseline
+from memscope.events import Kind
 from tests.memscope.analysis.build import event, fact
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.cli.conftest import Run
@@ -133,7 +133,7 @@ def test_a_place_that_takes_no_baseline(memscope: Run, whole: Path, name: str) -
 def write_program(path: Path, *sizes: int) -> Path:
     """A program without a device of which samples of the host are recorded."""
     rows = [
-        event(events.SAMPLE, at, name="my.used_bytes", bytes=size << 20)
+        event(Kind.SAMPLE, at, name="my.used_bytes", bytes=size << 20)
         for at, size in enumerate(sizes)
     ]
     return write_recording(path, [fact("run.kind", "q8-decode"), *rows])
@@ -158,7 +158,7 @@ def test_a_program_without_a_device_is_held_to_its_host_memory(
     usual, more = (
         write_recording(
             tmp_path / f"{size}.mscope",
-            [event(events.SAMPLE, 1, name="host.rss_bytes", bytes=size << 20)],
+            [event(Kind.SAMPLE, 1, name="host.rss_bytes", bytes=size << 20)],
         )
         for size in (400, 430)
     )

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from memscope import events
+from memscope.events import Kind
 from memscope.interop.transformers_callback import trainer_callback
 from memscope.reader.recording import open_recording
 from memscope.recorder.recorder import Recorder
@@ -32,8 +32,8 @@ def test_a_training_is_watched_from_its_begin_to_its_end(tmp_path):
         optimizer.step()
     with open_recording(path) as recording:
         kinds = [kind for batch in recording.batches() for kind in batch["kind"].tolist()]
-    assert kinds.count(events.STEP) == 3
-    assert kinds.count(events.MARK) == 1
+    assert kinds.count(Kind.STEP) == 3
+    assert kinds.count(Kind.MARK) == 1
     assert not model._forward_hooks
 
 
@@ -63,4 +63,4 @@ def test_a_real_trainer_runs_with_it(tmp_path):
         ).train()
     with open_recording(tmp_path / "run.mscope") as recording:
         kinds = [kind for batch in recording.batches() for kind in batch["kind"].tolist()]
-    assert kinds.count(events.STEP) == 2
+    assert kinds.count(Kind.STEP) == 2

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memscope import events
+from memscope.events import Kind
 from memscope.reader.recording import Recording
 from tests.paths import ROOT
 
@@ -67,7 +67,7 @@ def facts_of(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with Recording(path) as recording:
         for batch in recording.batches():
-            for row in batch.where(events.FACT).tolist():
+            for row in batch.where(Kind.FACT).tolist():
                 found[batch.name(row) or ""] = batch.data(row)
     return found
 
@@ -78,7 +78,7 @@ def steps_of(path: Path) -> list[int]:
         return [
             int(step)
             for batch in recording.batches()
-            for step in batch["step"][batch.where(events.STEP)]
+            for step in batch["step"][batch.where(Kind.STEP)]
         ]
 
 
@@ -88,5 +88,5 @@ def marks_of(path: Path) -> list[str]:
         return [
             batch.name(row) or ""
             for batch in recording.batches()
-            for row in batch.where(events.MARK).tolist()
+            for row in batch.where(Kind.MARK).tolist()
         ]

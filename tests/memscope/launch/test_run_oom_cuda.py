@@ -94,9 +94,9 @@ def check_map(folder: Path, reserved: int) -> None:
     assert found.left_out_segments == 0
     assert found.memory.reserved_bytes == reserved
     first = timeline.ooms[0]
-    assert first.amounts["reserved"] == reserved
-    assert found.memory.bytes_in(0) == first.amounts["allocated"]
-    assert found.memory.bytes_in(0, 1) == first.amounts["active"]
+    assert first.counters["reserved"] == reserved
+    assert found.memory.bytes_in(0) == first.counters["allocated"]
+    assert found.memory.bytes_in(0, 1) == first.counters["active"]
 
 
 @pytest.mark.parametrize(("source", "expected"), SITUATIONS.values(), ids=SITUATIONS)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from memscope import events
 from memscope.analysis.limits.limits import parse_limits
 from memscope.analysis.metrics.measure import measure
 from memscope.analysis.timeline.timeline import read_timeline
+from memscope.events import Kind
 from memscope.probes import host
 from memscope.probes.cgroup import CgroupProbe, find_group
 from memscope.probes.host import HostProbe
@@ -42,11 +42,11 @@ def read(probe: Any, times: int = 1) -> ListRecorder:
 
 
 def facts(recorder: ListRecorder) -> dict[Any, Any]:
-    return {row.name: row.data for row in recorder.of(events.FACT)}
+    return {row.name: row.data for row in recorder.of(Kind.FACT)}
 
 
 def samples(recorder: ListRecorder) -> dict[Any, Any]:
-    return {(row.name, row.device): row.bytes for row in recorder.of(events.SAMPLE)}
+    return {(row.name, row.device): row.bytes for row in recorder.of(Kind.SAMPLE)}
 
 
 def version_2(tmp_path: Path) -> tuple[Path, Path]:
@@ -82,7 +82,7 @@ def test_a_host_peak_between_two_readings_is_told_where_it_is_of_the_recording(s
     for now, peak in ((3, 8), (3, 8), (4, 9), (4, 9), (9, 9)):
         status.write_text(STATUS.format(now=now, peak=peak))
         probe(recorder)
-    found = [(row.name, row.bytes >> 10) for row in recorder.of(events.SAMPLE)]
+    found = [(row.name, row.bytes >> 10) for row in recorder.of(Kind.SAMPLE)]
     assert [size for name, size in found if name == "host.rss_bytes"] == [3, 3, 4, 4, 9]
     assert [size for name, size in found if name == "host.peak_rss_bytes"] == [9, 9, 9]
 
@@ -92,7 +92,7 @@ def test_a_host_peak_that_the_program_has_set_back_counts_from_there(status: Pat
     for now, peak in ((3, 8), (3, 3), (3, 3), (3, 5)):
         status.write_text(STATUS.format(now=now, peak=peak))
         probe(recorder)
-    found = [row.bytes >> 10 for row in recorder.of(events.SAMPLE) if "peak" in row.name]
+    found = [row.bytes >> 10 for row in recorder.of(Kind.SAMPLE) if "peak" in row.name]
     assert found == [5]
 
 
@@ -102,7 +102,7 @@ def test_what_the_process_may_map_is_a_fact_that_follows_changes(
     limits = iter((6 * GIB, 6 * GIB, -1))  # RLIM_INFINITY is -1
     monkeypatch.setattr(host.resource, "getrlimit", lambda _: (next(limits), -1))
     status.write_text(STATUS.format(now=3, peak=8))
-    found = [row.data for row in read(HostProbe(), 3).of(events.FACT) if row.name == "host.limits"]
+    found = [row.data for row in read(HostProbe(), 3).of(Kind.FACT) if row.name == "host.limits"]
     assert found == [{"address_space_bytes": 6 * GIB}, {"address_space_bytes": None}]
 
 
@@ -141,7 +141,7 @@ def test_a_reading_that_waits_long_delays_no_other(monkeypatch: pytest.MonkeyPat
     for _ in range(5):
         reading(recorder)
         now_ns[0] += 250_000_000
-    assert recorder.count(events.SAMPLE) == 5
+    assert recorder.count(Kind.SAMPLE) == 5
 
 
 SPIKE = """
@@ -172,8 +172,8 @@ def test_a_group_is_read_once_a_second_and_its_events_said_when_they_change(tmp_
     for at in (100.0, 100.5, 101.1, 102.2):
         now[0] = at
         probe(recorder)
-    assert recorder.count(events.SAMPLE) == 3
-    assert recorder.count(events.FACT) == 2
+    assert recorder.count(Kind.SAMPLE) == 3
+    assert recorder.count(Kind.FACT) == 2
 
 
 def test_version_1_writes_a_huge_number_where_there_is_no_limit(tmp_path):
@@ -212,7 +212,7 @@ def test_an_old_torch_does_not_count_pinned_memory(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", FakeTorch())
     recorder = read(PinnedProbe(), times=3)
     assert not samples(recorder)
-    assert recorder.count(events.FACT) == 1
+    assert recorder.count(Kind.FACT) == 1
 
 
 def test_kv_caches_are_counted_while_they_live():

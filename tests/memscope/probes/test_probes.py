@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from memscope import events
 from memscope.analysis.timeline.timeline import read_timeline
+from memscope.events import Kind
 from memscope.probes.nvml.probe import NvmlProbe
 from memscope.probes.torch.allocator import AllocatorProbe, read_counters
 from memscope.probes.torch.device import ENVIRONMENT, DeviceProbe
@@ -46,12 +46,12 @@ def read(probe: Any, times: int = 1) -> ListRecorder:
 
 
 def sampled(recorder: ListRecorder) -> dict[str | None, float | None]:
-    rows = recorder.of(events.SAMPLE)
+    rows = recorder.of(Kind.SAMPLE)
     return {row.name: row.value if row.bytes is None else row.bytes for row in rows}
 
 
 def absent(recorder: ListRecorder) -> dict[str, str]:
-    facts = [row.data for row in recorder.of(events.FACT) if row.name == "nvml"]
+    facts = [row.data for row in recorder.of(Kind.FACT) if row.name == "nvml"]
     assert len(facts) <= 1, "said once"
     return facts[0]["absent"] if facts else {}
 
@@ -207,7 +207,7 @@ def test_probes_begin_on_the_programs_thread_and_read_once_more_at_the_end(tmp_p
 
 def test_driver_is_said_once(torch):
     recorder = read(NvmlProbe(FakeNvml(MODERN)), times=3)
-    said = [row.data for row in recorder.of(events.FACT) if row.name == "nvml.driver"]
+    said = [row.data for row in recorder.of(Kind.FACT) if row.name == "nvml.driver"]
     assert said == [{"driver": "580.1"}]
 
 
@@ -220,7 +220,7 @@ def test_version_of_torch_is_said_once_it_is_imported(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", FakeTorch(is_initialized=False))
     for _ in range(3):
         probe(recorder)  # type: ignore[arg-type]
-    said = [(row.name, row.data) for row in recorder.of(events.FACT)]
+    said = [(row.name, row.data) for row in recorder.of(Kind.FACT)]
     assert said == [("torch.version", {"torch": "2.13.0", "cuda": "13.0"})]
 
 
@@ -231,7 +231,7 @@ def test_variables_that_change_memory_are_recorded_and_no_others(monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "1")
     recorder = ListRecorder()
     DeviceProbe().begin(recorder)  # type: ignore[arg-type]
-    said = [(row.name, row.data) for row in recorder.of(events.FACT)]
+    said = [(row.name, row.data) for row in recorder.of(Kind.FACT)]
     assert said == [
         ("environment", {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
     ]

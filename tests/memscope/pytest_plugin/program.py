@@ -12,7 +12,7 @@ RunTests = Callable[..., pytest.RunResult]
 PROGRAM = '''
 import memscope
 import pytest
-from memscope import events
+from memscope.events import Kind
 
 STEPS = 4
 
@@ -21,17 +21,17 @@ def decode(uploads=4, calls=0):
     """STEPS steps of 8 layers, ``uploads`` of them uploaded and ``calls`` driver calls in each."""
     recorder = memscope.active_recorder()
     recorder.fact("model", {"layers": 8})
-    recorder.emit(events.DEVICE_MALLOC, bytes=800, name="weight_pool")
+    recorder.emit(Kind.DEVICE_MALLOC, bytes=800, name="weight_pool")
     for step in range(STEPS):
         for layer in range(8):
             if layer < uploads:
-                recorder.emit(events.UPLOAD, step, layer, "slab", 100, value=7)
-            recorder.emit(events.LAYER, step, layer, duration_ns=10)
+                recorder.emit(Kind.UPLOAD, step, layer, "slab", 100, value=7)
+            recorder.emit(Kind.LAYER, step, layer, duration_ns=10)
             if layer < uploads:
-                recorder.emit(events.EVICT, step, layer, None, 100, value=7)
+                recorder.emit(Kind.EVICT, step, layer, None, 100, value=7)
         for _ in range(calls):
-            recorder.emit(events.DEVICE_MALLOC, step, bytes=1, name="weight_pool")
-        recorder.emit(events.STEP, step, duration_ns=1000)
+            recorder.emit(Kind.DEVICE_MALLOC, step, bytes=1, name="weight_pool")
+        recorder.emit(Kind.STEP, step, duration_ns=1000)
 '''
 
 FIRST_LINE = PROGRAM.strip("\n").count("\n") + 2  # of what stands below it

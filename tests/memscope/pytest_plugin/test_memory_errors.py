@@ -12,9 +12,9 @@ HOST_DEVICE = (
     "    recorder.fact('device.0', {'name': 'fake', 'kind': 'host', 'total_bytes': 4096,\n"
     "                               'limit_bytes': 2048})\n"
     "    for size in sizes:\n"
-    "        recorder.emit(events.DEVICE_MALLOC, bytes=size, name='weight_pool')\n"
+    "        recorder.emit(Kind.DEVICE_MALLOC, bytes=size, name='weight_pool')\n"
     "    recorder.sample('device.allocated_bytes', bytes=sum(sizes), step=0)\n"
-    "    recorder.emit(events.STEP, 0, duration_ns=1000)\n"
+    "    recorder.emit(Kind.STEP, 0, duration_ns=1000)\n"
 )
 OUT = (
     "class OutOfMemoryError(RuntimeError):\n    pass\n"
@@ -64,7 +64,7 @@ def test_recorded_error_is_explained_from_the_recording(run_tests: RunTests) -> 
         "    GIB = 1 << 30\n"
         "    metrics = dict(free=GIB, allocated=70 * GIB, reserved=71 * GIB, total=80 * GIB)\n"
         "    memscope.active_recorder().emit(\n"
-        "        events.OOM, 3, bytes=2 * GIB, data={'scope': 'engine', **metrics})\n"
+        "        Kind.OOM, 3, bytes=2 * GIB, data={'scope': 'engine', **metrics})\n"
         "    raise MemoryError"
     )
     body = limited("driver.calls_per_step == 0", f"hold()\n{emit}")

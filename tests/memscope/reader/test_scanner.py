@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memscope import events
 from memscope.errors import MemscopeError
+from memscope.events import KINDS, Kind
 from memscope.format.frames import END, BatchEncoder, encode_schema, event_schema
 from memscope.format.header import new_header
 from memscope.reader.recording import Recording
@@ -39,7 +39,7 @@ def write_small(path: Path, *, sizes: tuple[int, ...] = SIZES, has_end: bool = T
 
 
 def small_row(number: int) -> Row:
-    return make_row(events.UPLOAD, "slab", None, t_ns=number, step=number, bytes=number * 10)
+    return make_row(Kind.UPLOAD, "slab", None, t_ns=number, step=number, bytes=number * 10)
 
 
 def read_rows(path: Path) -> tuple[str, dict[int, int]]:
@@ -215,7 +215,7 @@ def test_a_start_at_no_time_on_a_calendar_is_refused(tmp_path: Path, started_at_
 
 
 def test_a_newer_minor_format_is_read_without_its_unknown_columns(tmp_path: Path) -> None:
-    header = {**new_header(), "format": [1, 7], "kinds": [*events.KINDS, "teleport"]}
+    header = {**new_header(), "format": [1, 7], "kinds": [*KINDS, "teleport"]}
     schema = event_schema(header).append(pa.field("mood", pa.string()))
     batch = encode_rows([small_row(4)], 0, event_schema(header))
     batch = pa.record_batch([*batch.columns, pa.array(["fine"])], schema=schema)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from memscope import events
 from memscope.analysis.summary.sentences import write_sentences
 from memscope.analysis.timeline.timeline import read_timeline
 from memscope.errors import MemscopeError
+from memscope.events import Kind
 from memscope.reader.recording import Recording
 from memscope.recorder import recorder as writer
 from memscope.recorder.recorder import FLUSH_ROWS, Recorder, active_recorder, record
@@ -47,7 +47,7 @@ def run_script(script: str, *args: object) -> subprocess.CompletedProcess[str]:
 
 def test_what_is_emitted_is_read_back(tmp_path: Path) -> None:
     with Recorder(tmp_path / "run.mscope") as recorder:
-        recorder.emit(events.UPLOAD, 3, 5, "slab", 4096, duration_ns=7, value=7.0)
+        recorder.emit(Kind.UPLOAD, 3, 5, "slab", 4096, duration_ns=7, value=7.0)
         recorder.fact("model", {"layers": 2})
     with Recording(tmp_path / "run.mscope") as recording:
         batch = next(recording.batches())
@@ -66,7 +66,7 @@ def test_steps_marks_and_phases(tmp_path: Path) -> None:
         assert number == 0
     assert active_recorder() is None
     named = [(row[0], row[1], row[3]) for row in rows_of(tmp_path / "run.mscope") if row[1] == 0]
-    assert named == [(events.MARK, 0, "here"), (events.PHASE, 0, "load"), (events.STEP, 0, None)]
+    assert named == [(Kind.MARK, 0, "here"), (Kind.PHASE, 0, "load"), (Kind.STEP, 0, None)]
 
 
 def test_a_mark_between_steps_is_in_none(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_long_command_line_leaves_the_header_readable(
 def test_events_after_close_are_ignored(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run.mscope")
     recorder.close()
-    recorder.emit(events.MARK)
+    recorder.emit(Kind.MARK)
     recorder.close()
     assert rows_of(tmp_path / "run.mscope") == []
 
@@ -254,17 +254,17 @@ def test_a_backlog_becomes_sums_and_is_counted(
     with Recorder(tmp_path / "run.mscope") as recorder:
         recorder.pause()  # its thread, so that rows wait however fast it is
         for number in range(20_000):
-            recorder.emit(events.UPLOAD, number // 1000, 1, "slab", 10, 5)
+            recorder.emit(Kind.UPLOAD, number // 1000, 1, "slab", 10, 5)
         recorder.fact("kept", 1)
         recorder.resume()
         assert recorder.flush(30.0)
     rows = rows_of(tmp_path / "run.mscope")
-    whole = [row for row in rows if row[0] == events.UPLOAD]
-    sums = [row for row in rows if row[0] == events.DROPPED]
+    whole = [row for row in rows if row[0] == Kind.UPLOAD]
+    sums = [row for row in rows if row[0] == Kind.DROPPED]
     assert recorder.dropped_rows == 20_000 - FLUSH_ROWS
     assert sum(row[2] for row in sums) == recorder.dropped_rows * 10
     assert len(whole) + recorder.dropped_rows == 20_000
-    assert [row[3] for row in rows if row[0] == events.FACT] == ["kept"]
+    assert [row[3] for row in rows if row[0] == Kind.FACT] == ["kept"]
 
 
 def test_a_backlog_keeps_its_order_while_rows_come_in(
@@ -279,14 +279,14 @@ def test_a_backlog_keeps_its_order_while_rows_come_in(
         """A kind; whoever looks it up lets a step end meanwhile."""
 
         def __hash__(self) -> int:
-            recorder.emit(events.STEP, 99)
+            recorder.emit(Kind.STEP, 99)
             return super().__hash__()
 
     for number in range(10_000):
-        recorder.emit(events.STEP if number % 100 == 0 else events.UPLOAD, number // 1000)
-    recorder._rows.insert(5_000, (0, Late(events.UPLOAD), *recorder._rows[5_000][2:]))
+        recorder.emit(Kind.STEP if number % 100 == 0 else Kind.UPLOAD, number // 1000)
+    recorder._rows.insert(5_000, (0, Late(Kind.UPLOAD), *recorder._rows[5_000][2:]))
     recorder._bound_backlog()
-    steps = [row[2] for row in recorder._rows if row[1] == events.STEP]
+    steps = [row[2] for row in recorder._rows if row[1] == Kind.STEP]
     recorder._end()
     assert steps == sorted(steps)
     assert steps[-1] == 99
@@ -452,7 +452,7 @@ def test_no_thread_of_ours_lives_at_a_fork(tmp_path: Path) -> None:
     )
     path = tmp_path / "run.mscope"
     assert run_script(script, path).stdout == "{'MainThread'}\n"
-    marks = [name for kind, _, _, name in rows_of(path) if kind == events.MARK]
+    marks = [name for kind, _, _, name in rows_of(path) if kind == Kind.MARK]
     assert marks == [*(f"before {number}" for number in range(20)), "after"]
 
 
@@ -460,11 +460,11 @@ def test_an_event_that_cannot_be_encoded_is_left_out_and_counted(tmp_path: Path)
     path = tmp_path / "run.mscope"
     with Recorder(path) as recorder:
         for number in range(20):
-            recorder.emit(events.LAYER, number)
+            recorder.emit(Kind.LAYER, number)
         recorder.emit("upload", 3)  # type: ignore[arg-type]
-        recorder.emit(events.LAYER, 20, bytes="many" * 99_999)  # type: ignore[arg-type]
-        recorder.emit(events.LAYER, 1 << 70)
-        recorder.emit(events.LAYER, 21)
+        recorder.emit(Kind.LAYER, 20, bytes="many" * 99_999)  # type: ignore[arg-type]
+        recorder.emit(Kind.LAYER, 1 << 70)
+        recorder.emit(Kind.LAYER, 21)
     assert recorder.stopped is None
     with Recording(path) as recording:
         assert recording.state.name == "complete"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from memscope import events
 from memscope.errors import MemscopeError
+from memscope.events import Kind
 from memscope.reader.chain import Chain
 from memscope.reader.recording import Recording, open_recording
 from memscope.reader.run_files import find_run
@@ -94,7 +94,7 @@ def test_a_segment_opens_at_every_moment_of_a_roll(
     for name in ("link", "replace"):
         looked_at(name)
     for number in range(90):
-        row = (number, events.UPLOAD, 0, 1, None, 1, *[None] * 4, -1, -1, -1, -1)
+        row = (number, Kind.UPLOAD, 0, 1, None, 1, *[None] * 4, -1, -1, -1, -1)
         segments.write([(*row[:4], os.urandom(400).hex(), *row[5:])] * 20)
     assert [name for name, _, _ in seen] == ["link", "replace"] * (len(seen) // 2)
     assert len(seen) > 8
@@ -146,7 +146,7 @@ def test_a_full_disk_during_a_roll_stops_the_recording_alone(
     path = tmp_path / "run.mscope"
     recorder = Recorder(path, keep_last="256KiB")
     for _ in range(40):
-        recorder.emit(events.UPLOAD, name=os.urandom(2000).hex())
+        recorder.emit(Kind.UPLOAD, name=os.urandom(2000).hex())
     assert not recorder.flush(10.0)
     recorder.close()
     assert "No space left on device" in capfd.readouterr().err
@@ -165,7 +165,7 @@ def test_a_recording_that_was_moved_stops_at_its_next_segment(
     (tmp_path / "run.mscope").rename(tmp_path / "kept.mscope")
     (tmp_path / "run.mscope").write_text("of somebody else")
     for _ in range(40):
-        recorder.emit(events.UPLOAD, name=os.urandom(2000).hex())
+        recorder.emit(Kind.UPLOAD, name=os.urandom(2000).hex())
     assert not recorder.flush(10.0)
     recorder.close()
     assert "moved, removed or replaced" in capfd.readouterr().err
@@ -182,7 +182,7 @@ def test_a_program_may_go_to_another_folder(
     with Recorder("run.mscope", keep_last="256KiB") as recorder:
         monkeypatch.chdir(tmp_path / "other")
         for _ in range(40):
-            recorder.emit(events.UPLOAD, name=os.urandom(2000).hex())
+            recorder.emit(Kind.UPLOAD, name=os.urandom(2000).hex())
         assert recorder.flush(10.0)
     assert list((tmp_path / "other").iterdir()) == []
     with Recording(tmp_path / "run.mscope") as recording:

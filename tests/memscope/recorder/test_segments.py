@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memscope import events
+from memscope.events import KINDS, Kind
 from memscope.format.header import Segment, new_header
 from memscope.reader.chain import remove_recording
 from memscope.reader.recording import Recording
@@ -30,7 +30,7 @@ KEPT = ("fact", "step", "oom", "mark", "phase")
 def upload(number: int) -> Row:
     """Event ``number`` of a program that uploads ten layers a step."""
     data = {"text": os.urandom(16).hex()}  # so that bytes on disk grow with events
-    return make_row(events.UPLOAD, "slab", data, t_ns=number, step=number // 10, bytes=1)
+    return make_row(Kind.UPLOAD, "slab", data, t_ns=number, step=number // 10, bytes=1)
 
 
 @dataclass
@@ -43,8 +43,8 @@ class Model:
     def write(self, segments: Segments, rows: list[Row]) -> None:
         segments.write(rows)
         for row in rows:
-            self.rows.append((events.KINDS[row[1]], row[0], row[2]))
-            if row[1] == events.FACT:
+            self.rows.append((KINDS[row[1]], row[0], row[2]))
+            if row[1] == Kind.FACT:
                 self.facts[str(row[4])] = row[8]
 
     def check(self, path: Path, *, is_running: bool = True) -> None:
@@ -59,7 +59,7 @@ class Model:
         assert late[-len(whole) :] == whole
         if not state.removed_rows:
             assert totals(read) == Counter(kind for kind, _, _ in self.rows)
-        facts = {b.name(r): b.data(r) for b in batches for r in b.where(events.FACT).tolist()}
+        facts = {b.name(r): b.data(r) for b in batches for r in b.where(Kind.FACT).tolist()}
         assert {key: facts.get(key) for key in self.facts} == self.facts
 
 
@@ -67,7 +67,7 @@ def plain(batch: Batch) -> list[tuple[str, int, int, Any]]:
     is_head = batch.name(0) == "recorder.segment"
     return [
         (
-            events.KINDS[kind],
+            KINDS[kind],
             int(batch["t_ns"][row]),
             int(batch["step"][row]),
             "head" if is_head else batch.data(row),
@@ -124,10 +124,10 @@ def test_any_sequence_reads_as_a_plain_list_says(
         for _ in range(count if what == "write" else what != "tidy"):
             rows = [upload(each) for each in range(number, number + SIZE)]
             number += SIZE + 2
-            extra = {"mark": events.MARK, "oom": events.OOM, "fact": events.FACT}.get(what)
+            extra = {"mark": Kind.MARK, "oom": Kind.OOM, "fact": Kind.FACT}.get(what)
             if extra is not None:
                 rows.append(make_row(extra, f"key {number % 3}", {"n": number}, t_ns=number - 2))
-            rows.append(make_row(events.STEP, None, None, t_ns=number - 1, step=number // 10))
+            rows.append(make_row(Kind.STEP, None, None, t_ns=number - 1, step=number // 10))
             model.write(segments, rows)
             assert disk_bytes(folder) <= LIMIT
         model.check(path)
@@ -158,10 +158,10 @@ def test_the_end_is_whole_older_events_are_sums_and_the_oldest_gone(tmp_path: Pa
 def test_pins_keep_their_segments_whole_and_an_oom_outlasts_marks(tmp_path: Path) -> None:
     segments = Segments(tmp_path / "run.mscope", LIMIT, 0)
     number = write_many(segments, 1)
-    segments.write([make_row(events.OOM, None, {"scope": "engine"}, t_ns=number)])
+    segments.write([make_row(Kind.OOM, None, {"scope": "engine"}, t_ns=number)])
     for _ in range(150):
         number = write_many(segments, 2, first=number)
-        segments.write([make_row(events.MARK, "again", None, t_ns=number)])
+        segments.write([make_row(Kind.MARK, "again", None, t_ns=number)])
         tidy(segments)
     with Recording(tmp_path / "run.mscope") as recording:
         rows = [row for batch in recording.batches() for row in plain(batch)]
@@ -172,7 +172,7 @@ def test_pins_keep_their_segments_whole_and_an_oom_outlasts_marks(tmp_path: Path
 
 def test_an_oom_of_a_request_pins_nothing(tmp_path: Path) -> None:
     segments = Segments(tmp_path / "run.mscope", LIMIT, 0)
-    segments.write([make_row(events.OOM, None, {"scope": "request"})])
+    segments.write([make_row(Kind.OOM, None, {"scope": "request"})])
     write_many(segments, 20)
     assert [each.pin for each in segments._old] == [None] * len(segments._old) != []
 
@@ -192,7 +192,7 @@ def test_what_there_is_no_time_to_thin_is_removed_and_counted(tmp_path: Path) ->
 
 def test_each_segment_opens_alone(tmp_path: Path) -> None:
     segments = Segments(tmp_path / "run.mscope", LIMIT, 0)
-    segments.write([make_row(events.FACT, "model", {"layers": 4})])
+    segments.write([make_row(Kind.FACT, "model", {"layers": 4})])
     write_many(segments, 30)
     paths = sorted(tmp_path.glob("run.0*.mscope"))
     assert len(paths) > 2
@@ -200,7 +200,7 @@ def test_each_segment_opens_alone(tmp_path: Path) -> None:
         with Recording(path) as recording:
             assert recording.state.name == "complete"
             batch = next(recording.batches())
-            facts = {batch.name(row): batch.data(row) for row in batch.where(events.FACT).tolist()}
+            facts = {batch.name(row): batch.data(row) for row in batch.where(Kind.FACT).tolist()}
         assert facts["model"] == {"layers": 4}
 
 
@@ -208,7 +208,7 @@ def test_a_process_with_four_digits_is_no_segment(tmp_path: Path) -> None:
     path = tmp_path / "run.mscope"
     other = OutputFile(tmp_path / "run.0001.mscope")
     encoder = SegmentEncoder(new_header() | {"pid": 1}, Segment())
-    batch = encode_rows([make_row(events.MARK, "child", None)], 0, encoder.schema)
+    batch = encode_rows([make_row(Kind.MARK, "child", None)], 0, encoder.schema)
     other.write(encoder.begin() + encoder.encode(batch) + encoder.end())
     other.close()
     before = other.path.read_bytes()
@@ -218,7 +218,7 @@ def test_a_process_with_four_digits_is_no_segment(tmp_path: Path) -> None:
     assert (tmp_path / "run.0001-2.mscope").exists()
     with Recording(path) as recording:
         assert recording.state.removed_rows == 0
-        assert not any(batch.where(events.MARK).size for batch in recording.batches())
+        assert not any(batch.where(Kind.MARK).size for batch in recording.batches())
     remove_recording(path)
     assert list(tmp_path.iterdir()) == [other.path]
 

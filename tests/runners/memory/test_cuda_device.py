@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from memscope import events, plan
+from memscope import plan
 from memscope.errors import MemscopeError
+from memscope.events import Kind
 from memscope.recorder.recorder import record
 from memscope_runners.memory.choice import choose_device
 from memscope_runners.memory.cuda_device import CudaDevice
@@ -41,7 +42,7 @@ def make_cuda(limit_bytes: int | None) -> CudaDevice:
 def test_weights_are_those_of_the_host(policy, allocator, unit, prefetch):
     keep = None if policy == "off" else 3
     window = Window(6, policy, keep, allocator, unit, prefetch, make_device=make_cuda).run(4)
-    uploaded = sum(row.bytes or 0 for row in window.recorder.of(events.UPLOAD))
+    uploaded = sum(row.bytes or 0 for row in window.recorder.of(Kind.UPLOAD))
     assert uploaded == window.device.copied_bytes > 0
     assert window.device.allocated_bytes == 0
     assert window.device.malloc_count == window.device.free_count
@@ -57,7 +58,7 @@ def test_pool_makes_no_driver_call_from_third_step():
 
 def test_every_upload_is_timed_on_the_device():
     rows = Window(6, "past", 2, prefetch=True, make_device=make_cuda).run(4).recorder.rows
-    uploads = [row for row in rows if row.kind == events.UPLOAD]
+    uploads = [row for row in rows if row.kind == Kind.UPLOAD]
     assert all(row.duration_ns is not None and row.duration_ns > 0 for row in uploads)
 
 
@@ -187,7 +188,7 @@ def sampled_names(path: Any) -> set[str]:
         return {
             name
             for batch in recording.batches()
-            for name in map(batch.name, batch.where(events.SAMPLE))
+            for name in map(batch.name, batch.where(Kind.SAMPLE))
             if name is not None
         }
 

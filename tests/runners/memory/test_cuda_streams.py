@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from memscope import events, plan
+from memscope import plan
+from memscope.events import Kind
 from memscope_runners.memory.cuda_device import CudaDevice
 from memscope_runners.memory.device import DeviceOutOfMemory
 from memscope_runners.memory.driver import Driver
@@ -53,7 +54,7 @@ def test_weights_are_there_when_used_and_whole_until_then(
     window = make_window(runtime, policy, keep, allocator, unit, prefetch)
     window.residency._poison = poison
     window.run(4)
-    uploaded = sum(row.bytes or 0 for row in window.recorder.of(events.UPLOAD))
+    uploaded = sum(row.bytes or 0 for row in window.recorder.of(Kind.UPLOAD))
     assert uploaded == window.device.copied_bytes > 0
     assert window.device.allocated_bytes == 0
     assert not runtime.memory
@@ -85,9 +86,9 @@ def test_upload_rows_stand_before_the_row_of_their_step(prefetch):
     rows = make_window(FakeRuntime(), "past", 2, prefetch=prefetch).run().recorder.rows
     ended = -1
     for row in rows:
-        if row.kind == events.STEP:
+        if row.kind == Kind.STEP:
             ended = row.step
-        elif row.kind in (events.UPLOAD, events.WAIT):
+        elif row.kind in (Kind.UPLOAD, Kind.WAIT):
             assert row.step > ended
     assert ended == 3
 
@@ -105,9 +106,9 @@ def test_program_waits_for_nothing_within_a_step():
 def test_copy_and_wait_are_timed_on_the_device():
     runtime = FakeRuntime()
     window = make_window(runtime, "past", 1, compute_ns=SLAB // 4, prefetch=True).run(3)
-    uploads = [row for row in window.recorder.of(events.UPLOAD) if row.layer < 6]
+    uploads = [row for row in window.recorder.of(Kind.UPLOAD) if row.layer < 6]
     assert {row.duration_ns for row in uploads} == {SLAB}  # a byte takes a ns
-    waits = [row.duration_ns for row in window.recorder.of(events.WAIT) if row.step == 2]
+    waits = [row.duration_ns for row in window.recorder.of(Kind.WAIT) if row.step == 2]
     computed = SLAB // 4 // ENTRIES * ENTRIES
     assert set(waits) == {SLAB - computed}
     assert len(waits) == 5  # L − k
@@ -116,13 +117,13 @@ def test_copy_and_wait_are_timed_on_the_device():
 def test_copy_that_was_there_in_time_is_not_waited_for():
     runtime = FakeRuntime()
     window = make_window(runtime, "past", 1, compute_ns=2 * SLAB, prefetch=True).run(3)
-    assert [row for row in window.recorder.of(events.WAIT) if row.step == 2] == []
+    assert [row for row in window.recorder.of(Kind.WAIT) if row.step == 2] == []
     assert window.uploaded_layers(2) == 5
 
 
 def test_entries_are_timed_one_by_one():
     window = make_window(FakeRuntime(), "past", 1, "pool", "entry").run(1)
-    uploads = [row for row in window.recorder.of(events.UPLOAD) if row.layer == 3]
+    uploads = [row for row in window.recorder.of(Kind.UPLOAD) if row.layer == 3]
     assert [row.duration_ns for row in uploads] == [row.bytes for row in uploads]
     assert len(uploads) == ENTRIES
 
@@ -134,10 +135,10 @@ def test_nothing_is_read_while_a_graph_is_captured():
     window.residency.enter_layer(0)
     runtime.is_capture_on = True
     window.residency.end_step()
-    assert window.recorder.count(events.UPLOAD) == 0
+    assert window.recorder.count(Kind.UPLOAD) == 0
     runtime.is_capture_on = False
     window.residency.end_step()
-    assert [row.layer for row in window.recorder.of(events.UPLOAD)] == [6, 0]
+    assert [row.layer for row in window.recorder.of(Kind.UPLOAD)] == [6, 0]
     window.close()
 
 
@@ -196,7 +197,7 @@ def test_full_card_empties_torchs_cache_and_tries_again():
     any_recorder: Any = recorder
     driver = Driver(CudaDevice(runtime=runtime), "weight_pool", any_recorder)
     driver.malloc(300)
-    assert recorder.count(events.ALLOC_RETRY) == 1
+    assert recorder.count(Kind.ALLOC_RETRY) == 1
     with pytest.raises(DeviceOutOfMemory) as caught:
         driver.malloc(400)
     assert caught.value.free == 300  # as the driver says
@@ -226,4 +227,4 @@ def test_async_and_torch_go_to_their_own_calls():
         runtime = FakeRuntime()
         window = make_window(runtime, "past", 1, allocator).run(2)
         assert set(runtime.calls) - {"trim_async"} == calls
-        assert bool(window.recorder.count(events.DEVICE_MALLOC)) == (allocator == "async")
+        assert bool(window.recorder.count(Kind.DEVICE_MALLOC)) == (allocator == "async")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from memscope import events
+from memscope.events import Kind
 from memscope_runners.checkpoint.checkpoint import Checkpoint, open_checkpoint
 from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
 from memscope_runners.checkpoint.fetch import open_model
@@ -68,7 +68,7 @@ class Ring:
             assert torch.equal(self.device.tensor(buffer), expected), layer
 
     def loaded(self) -> list[int]:
-        return [row.layer for row in self.recorder.of(events.HOST_LOAD)]
+        return [row.layer for row in self.recorder.of(Kind.HOST_LOAD)]
 
 
 @pytest.mark.parametrize("keep", [1, 2, 3, 6])
@@ -126,7 +126,7 @@ def test_pages_of_the_file_are_given_back(in_file):
     ring.sweep()
     ring.check()
     ring.slabs.close()
-    released = {row.layer: row.bytes for row in ring.recorder.of(events.HOST_RELEASE)}
+    released = {row.layer: row.bytes for row in ring.recorder.of(Kind.HOST_RELEASE)}
     assert set(released) == set(range(LAYERS))
     size = in_file.layer_layout.bytes
     assert all(size - 8192 < freed <= size for freed in released.values())
@@ -140,7 +140,7 @@ def test_memory_that_is_no_file_is_never_given_back(in_memory):
     ring.sweep()
     ring.check()
     ring.slabs.close()
-    assert ring.recorder.count(events.HOST_RELEASE) == 0
+    assert ring.recorder.count(Kind.HOST_RELEASE) == 0
 
 
 def test_released_pages_are_read_from_the_file_again(in_file):

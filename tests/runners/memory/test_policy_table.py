@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from memscope import events, plan
+from memscope import plan
+from memscope.events import Kind
 from tests.runners.memory.windows import ENTRIES, HEAD_LAYOUT, LAYER_LAYOUT, Occupancy, Window
 
 EVERY_KEEP = [(6, keep) for keep in range(1, 7)]
@@ -56,10 +57,10 @@ def test_pool_makes_no_driver_call_from_third_step(policy, layers, keep, prefetc
 
 def assert_rows_match_the_device(window: Window) -> None:
     """After the window is closed."""
-    uploaded = sum(row.bytes for row in window.recorder.of(events.UPLOAD))
+    uploaded = sum(row.bytes for row in window.recorder.of(Kind.UPLOAD))
     assert uploaded == window.device.copied_bytes
-    assert window.recorder.count(events.DEVICE_MALLOC) == window.device.malloc_count
-    assert window.recorder.count(events.DEVICE_FREE) == window.device.free_count
+    assert window.recorder.count(Kind.DEVICE_MALLOC) == window.device.malloc_count
+    assert window.recorder.count(Kind.DEVICE_FREE) == window.device.free_count
     assert window.device.allocated_bytes == 0
 
 
@@ -121,16 +122,16 @@ def test_static_makes_its_driver_calls_before_the_first_step(policy, unit, prefe
     window.run(4, close=False)
     assert [window.driver_calls(step) for step in range(4)] == [0] * 4
     assert window.device.allocated_bytes == window.device.peak_bytes == allocated
-    assert window.recorder.count(events.POOL_MISS) == 0
+    assert window.recorder.count(Kind.POOL_MISS) == 0
     window.close()
     assert window.device.allocated_bytes == 0
 
 
 def test_symmetric_overflows_the_pool_by_entry():
     window = Window(30, "symmetric", 25, unit="entry").run(close=False)
-    overflows = window.recorder.count(events.POOL_OVERFLOW, step=3)
+    overflows = window.recorder.count(Kind.POOL_OVERFLOW, step=3)
     assert overflows == ENTRIES * 25 - 128  # the whole window goes as layer 0 is entered
-    assert window.recorder.count(events.DEVICE_FREE, step=3) == overflows
-    assert window.recorder.count(events.DEVICE_MALLOC, step=3) == overflows
-    assert window.device.free_count == window.recorder.count(events.POOL_OVERFLOW)
+    assert window.recorder.count(Kind.DEVICE_FREE, step=3) == overflows
+    assert window.recorder.count(Kind.DEVICE_MALLOC, step=3) == overflows
+    assert window.device.free_count == window.recorder.count(Kind.POOL_OVERFLOW)
     window.close()

@@ -10,8 +10,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from memscope import events
 from memscope.errors import MemscopeError
+from memscope.events import Kind
 from memscope_runners.memory.device import DeviceOutOfMemory
 from memscope_runners.memory.policies import Pinned, make_policy
 from tests.runners.memory.windows import (
@@ -39,7 +39,7 @@ def upload_threads() -> Callable[[], list[threading.Thread]]:
 
 
 def samples(window: Window, reading_name: str) -> list[int | None]:
-    return [row.bytes for row in window.recorder.of(events.SAMPLE) if row.name == reading_name]
+    return [row.bytes for row in window.recorder.of(Kind.SAMPLE) if row.name == reading_name]
 
 
 def test_upload_stands_before_the_layer_that_uses_it_and_in_its_step():
@@ -47,11 +47,11 @@ def test_upload_stands_before_the_layer_that_uses_it_and_in_its_step():
     steps_ended: set[int] = set()
     entered: set[tuple[int, int]] = set()
     for row in rows:
-        if row.kind == events.STEP:
+        if row.kind == Kind.STEP:
             steps_ended.add(row.step)
-        elif row.kind == events.LAYER:
+        elif row.kind == Kind.LAYER:
             entered.add((row.step, row.layer))
-        elif row.kind == events.UPLOAD:
+        elif row.kind == Kind.UPLOAD:
             assert row.step not in steps_ended
             assert (row.step, row.layer) not in entered
 
@@ -70,7 +70,7 @@ def test_upload_ahead_was_issued_while_the_layer_before_ran():
     window.residency.enter_layer(0)
     before_ns = time.perf_counter_ns()
     window.residency.enter_layer(1)
-    upload = [row for row in window.recorder.of(events.UPLOAD) if row.step == 1][-1]
+    upload = [row for row in window.recorder.of(Kind.UPLOAD) if row.step == 1][-1]
     assert upload.layer == 1
     assert upload.at_ns is not None
     assert upload.at_ns < before_ns
@@ -79,8 +79,8 @@ def test_upload_ahead_was_issued_while_the_layer_before_ran():
 
 def test_layer_uploaded_in_time_is_waited_for_in_full():
     window = Window(6, "past", 6).run(1)
-    waits = {row.layer: row.duration_ns for row in window.recorder.of(events.WAIT)}
-    uploads = {row.layer: row.duration_ns for row in window.recorder.of(events.UPLOAD)}
+    waits = {row.layer: row.duration_ns for row in window.recorder.of(Kind.WAIT)}
+    uploads = {row.layer: row.duration_ns for row in window.recorder.of(Kind.UPLOAD)}
     assert waits == uploads
     assert len(uploads) == 7
 
@@ -90,7 +90,7 @@ def test_finished_upload_ahead_is_not_waited_for():
     for layer in range(6):
         window.residency.enter_layer(layer)
         window.device.close()  # joins the worker; the next upload starts another
-    waited = {row.layer for row in window.recorder.of(events.WAIT)}
+    waited = {row.layer for row in window.recorder.of(Kind.WAIT)}
     assert waited == {0}
     window.close()
 
@@ -122,7 +122,7 @@ def test_pinned_ring_is_filled_again_as_soon_as_a_layer_has_run():
         is_running = layer in policy.streamed  # from one slab of the ring; the other is filled
         assert window.residency.in_flight_bytes == (SLAB if is_running else 2 * SLAB)
         coming = [s for s in policy.streamed if s > layer] + list(policy.streamed)
-        rows = [row.layer for row in window.recorder.of(events.POOL_HIT)]
+        rows = [row.layer for row in window.recorder.of(Kind.POOL_HIT)]
         assert rows[-1] == coming[0 if is_running else 1]
     window.close()
 
@@ -153,13 +153,13 @@ def test_pinned_layers_are_spaced_evenly(keep):
 def test_preload_uploads_nothing_that_the_window_evicts_unused(policy, keep, loaded, prefetch):
     window = Window(6, policy, keep, prefetch=prefetch)
     assert window.residency.preload() == loaded
-    assert window.recorder.count(events.UPLOAD) == loaded + 1
+    assert window.recorder.count(Kind.UPLOAD) == loaded + 1
     window.run(2)
     used: set[int] = set()
     for row in window.recorder.rows:
-        if row.kind == events.LAYER:
+        if row.kind == Kind.LAYER:
             used.add(row.layer)
-        assert row.kind != events.EVICT or row.step != 0 or row.layer in used
+        assert row.kind != Kind.EVICT or row.step != 0 or row.layer in used
     assert window.uploaded_layers(0) == 6
     lazy = Window(6, policy, keep, prefetch=prefetch).run(2)
     assert window.device.peak_bytes == lazy.device.peak_bytes
@@ -184,7 +184,7 @@ def test_close_releases_everything_and_says_so():
     before = len(window.recorder.rows)
     window.close()
     rows = window.recorder.rows[before:]
-    evicted = [row for row in rows if row.kind == events.EVICT]
+    evicted = [row for row in rows if row.kind == Kind.EVICT]
     assert {row.layer for row in evicted} == {0, 3, 4, 5, 6}  # 0 was in flight, 6 is lm_head
     assert all(row.data == {"reason": "shutdown"} and row.step == -1 for row in evicted)
     assert window.device.allocated_bytes == 0
@@ -213,7 +213,7 @@ def test_out_of_memory_has_its_metrics_and_leaves_the_counters_right(unit, alloc
     window.close()
     assert window.device.allocated_bytes == 0
     assert window.device.peak_bytes <= limit
-    uploaded = sum(row.bytes or 0 for row in window.recorder.of(events.UPLOAD))
+    uploaded = sum(row.bytes or 0 for row in window.recorder.of(Kind.UPLOAD))
     assert uploaded == window.device.copied_bytes == HEAD + 3 * SLAB
 
 
@@ -250,7 +250,7 @@ def test_upload_ahead_of_a_step_broken_off_is_emitted_in_that_step():
     window.residency.begin_step(0)
     window.residency.enter_layer(0)
     window.residency.end_step()
-    assert [row.layer for row in window.recorder.of(events.UPLOAD)] == [6, 0, 1]
+    assert [row.layer for row in window.recorder.of(Kind.UPLOAD)] == [6, 0, 1]
     assert samples(window, "residency.in_flight_bytes") == [0]
     window.close()
 
@@ -273,7 +273,7 @@ def test_runs_without_a_recorder():
             assert_same_bits(window.residency.enter_layer(layer), window.source.expected[layer])
         window.residency.end_step()
     window.close()
-    assert window.recorder.count(events.UPLOAD) == 0
+    assert window.recorder.count(Kind.UPLOAD) == 0
 
 
 def test_tied_embedding_is_looked_up_in_lm_head():
@@ -307,5 +307,5 @@ def test_policy_and_keep_that_do_not_go_together_are_refused(policy, keep):
 
 def test_slab_carries_seven_entries_and_an_entry_one():
     for unit, expected in (("slab", [7.0]), ("entry", [1.0] * ENTRIES)):
-        uploads = Window(2, "past", 2, unit=unit).run(1).recorder.of(events.UPLOAD)
+        uploads = Window(2, "past", 2, unit=unit).run(1).recorder.of(Kind.UPLOAD)
         assert [row.value for row in uploads if row.layer == 0] == expected

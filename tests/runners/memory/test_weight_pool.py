@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from memscope import events
 from memscope.errors import MemscopeError
+from memscope.events import Kind
 from memscope_runners.memory.allocators import make_allocator
 from memscope_runners.memory.device import Buffer, DeviceOutOfMemory, HostDevice
 from memscope_runners.memory.driver import Driver
@@ -31,7 +31,7 @@ def test_returned_buffer_is_reused_for_its_geometry():
     buffer = pool.take("16x1", 1024, 0, 0)
     pool.give_back(buffer, "16x1", 0, 0)
     assert pool.take("16x1", 1024, 1, 3) is buffer
-    kinds = [events.POOL_MISS, events.DEVICE_MALLOC, events.POOL_RETURN, events.POOL_HIT]
+    kinds = [Kind.POOL_MISS, Kind.DEVICE_MALLOC, Kind.POOL_RETURN, Kind.POOL_HIT]
     assert [row.kind for row in recorder.rows] == kinds
     assert recorder.rows[-1].step == 1
     assert recorder.rows[-1].layer == 3
@@ -52,8 +52,8 @@ def test_one_buffer_more_than_the_bound_is_freed():
     for buffer in buffers:
         pool.give_back(buffer, "16x1", 0, 0)
     assert pool.idle_count == 128
-    assert recorder.count(events.POOL_RETURN) == 128
-    assert recorder.count(events.POOL_OVERFLOW) == recorder.count(events.DEVICE_FREE) == 1
+    assert recorder.count(Kind.POOL_RETURN) == 128
+    assert recorder.count(Kind.POOL_OVERFLOW) == recorder.count(Kind.DEVICE_FREE) == 1
     assert buffers[-1].memory is None
 
 
@@ -61,12 +61,12 @@ def test_full_device_frees_idle_buffers_of_other_geometries_and_retries():
     pool, recorder = make_pool(limit_bytes=10 * 1024)
     pool.give_back(pool.take("64x2", 8192, 0, 0), "64x2", 0, 0)
     pool.take("32x1", 2048, 0, 0)
-    assert recorder.count(events.ALLOC_RETRY) == 0
+    assert recorder.count(Kind.ALLOC_RETRY) == 0
     pool.take("16x1", 1024, 2, 5)
     assert pool.idle_bytes == 0
-    (retry,) = recorder.of(events.ALLOC_RETRY)
+    (retry,) = recorder.of(Kind.ALLOC_RETRY)
     assert (retry.step, retry.layer, retry.bytes) == (2, 5, 1024)
-    assert [row.bytes for row in recorder.of(events.DEVICE_FREE)] == [8192]
+    assert [row.bytes for row in recorder.of(Kind.DEVICE_FREE)] == [8192]
 
 
 def test_retry_that_fails_is_out_of_memory_and_no_retry_row():
@@ -75,8 +75,8 @@ def test_retry_that_fails_is_out_of_memory_and_no_retry_row():
     with pytest.raises(DeviceOutOfMemory) as caught:
         pool.take("64x2", 8192, 0, 0)
     assert caught.value.allocated == 0
-    assert recorder.count(events.ALLOC_RETRY) == 0
-    assert recorder.count(events.DEVICE_FREE) == 1
+    assert recorder.count(Kind.ALLOC_RETRY) == 0
+    assert recorder.count(Kind.DEVICE_FREE) == 1
 
 
 def test_nothing_idle_leaves_nothing_to_retry():
@@ -84,7 +84,7 @@ def test_nothing_idle_leaves_nothing_to_retry():
     pool.take("16x1", 1024, 0, 0)
     with pytest.raises(DeviceOutOfMemory, match=r"2\.00 KiB requested, 1\.00 KiB free"):
         pool.take("32x1", 2048, 0, 0)
-    assert recorder.count(events.DEVICE_FREE) == 0
+    assert recorder.count(Kind.DEVICE_FREE) == 0
 
 
 def test_unknown_allocator_is_refused():

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from memscope import events, plan
+from memscope import plan
+from memscope.events import Kind
 from memscope_runners.memory.allocators import Allocator, make_allocator
 from memscope_runners.memory.device import HostDevice
 from memscope_runners.memory.parts import Part, planned_buffers, split_layout
@@ -104,7 +105,7 @@ class Window:
         head = {"lm_head": self.residency.enter_head()}
         assert_same_bits(head, self.source.expected[-1])
         self.residency.end_step()
-        self.recorder.emit(events.STEP, step)
+        self.recorder.emit(Kind.STEP, step)
 
     def run(self, steps: int = 4, *, close: bool = True) -> Window:
         for step in range(steps):
@@ -118,11 +119,11 @@ class Window:
         self.device.close()
 
     def uploaded_layers(self, step: int) -> int:
-        rows = self.recorder.of(events.UPLOAD)
+        rows = self.recorder.of(Kind.UPLOAD)
         return len({row.layer for row in rows if row.step == step and row.layer < self.layers})
 
     def driver_calls(self, step: int) -> int:
-        return self.recorder.count(events.DEVICE_MALLOC, events.DEVICE_FREE, step=step)
+        return self.recorder.count(Kind.DEVICE_MALLOC, Kind.DEVICE_FREE, step=step)
 
 
 @dataclass
@@ -138,16 +139,16 @@ class Occupancy:
         ready: dict[int, float] = {}
         ends, peak = [], 0
         for row in in_order_of_time(recorder.rows):
-            if row.kind == events.UPLOAD:
+            if row.kind == Kind.UPLOAD:
                 assert row.value is not None
                 in_flight[row.layer] = in_flight.get(row.layer, 0) + row.value
-            elif row.kind == events.LAYER:
+            elif row.kind == Kind.LAYER:
                 ready[row.layer] = ready.get(row.layer, 0) + in_flight.pop(row.layer, 0)
                 peak = max(peak, int(sum(ready.values())))
-            elif row.kind == events.EVICT:
+            elif row.kind == Kind.EVICT:
                 gone = ready.pop(row.layer, 0) + in_flight.pop(row.layer, 0)
                 assert gone == row.value
-            elif row.kind == events.STEP:
+            elif row.kind == Kind.STEP:
                 ends.append(int(sum(ready.values())))
         return cls(ends, peak)
 
@@ -157,7 +158,7 @@ def in_order_of_time(rows: list[Row]) -> Iterator[Row]:
     waiting: list[Row] = []
     for row in rows:
         waiting.append(row)
-        if row.kind == events.STEP:
+        if row.kind == Kind.STEP:
             yield from sorted(waiting[:-1], key=lambda each: each.t_ns)
             yield row
             waiting = []

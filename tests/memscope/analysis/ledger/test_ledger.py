@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memscope import events
 from memscope.analysis.ledger.ledger import Ledger, make_ledgers
 from memscope.analysis.ledger.lines import ABSENT, PARTIAL, Line
 from memscope.analysis.summary.sentences import write_sentences
 from memscope.analysis.summary.summary import summarize
 from memscope.cli.summary import summary_lines
+from memscope.events import Kind
 from memscope.format.header import SEGMENT_FACT
 from tests.memscope.analysis.build import Event, event, fact, fold, state
 from tests.memscope.analysis.sweeps import run_sweeps
@@ -149,8 +149,8 @@ def test_each_library_has_a_line_of_its_own():
 
 def test_what_the_runner_recorded_itself_is_no_librarys():
     calls = [
-        event(events.DEVICE_MALLOC, 1, bytes=70 * MIB),
-        event(events.DEVICE_MALLOC, 2, bytes=50 * MIB),
+        event(Kind.DEVICE_MALLOC, 1, bytes=70 * MIB),
+        event(Kind.DEVICE_MALLOC, 2, bytes=50 * MIB),
     ]
     pools = {"pools": {"cuda.bindings": 20 * MIB}, "pools_bytes": 32 * MIB}
     rows = program(*calls, outside(**pools))
@@ -161,12 +161,12 @@ def test_what_the_runner_recorded_itself_is_no_librarys():
 
 
 def test_what_was_given_back_after_the_last_step_is_in_no_line():
-    kv = event(events.SAMPLE, 3, step=0, name="kv.used_bytes", bytes=50 * MIB)
+    kv = event(Kind.SAMPLE, 3, step=0, name="kv.used_bytes", bytes=50 * MIB)
     taken, given = (
         event(kind, at, bytes=70 * MIB, address=1)
-        for kind, at in ((events.DEVICE_MALLOC, 1), (events.DEVICE_FREE, 9))
+        for kind, at in ((Kind.DEVICE_MALLOC, 1), (Kind.DEVICE_FREE, 9))
     )
-    step = event(events.STEP, 5, step=0, duration_ns=4)
+    step = event(Kind.STEP, 5, step=0, duration_ns=4)
     assert size(program(taken, kv, step), "raw.kv") == 50 * MIB
     found = ledger(program(taken, kv, step, given))
     assert found.find("raw.kv") is None
@@ -175,7 +175,7 @@ def test_what_was_given_back_after_the_last_step_is_in_no_line():
 
 
 def test_calls_that_cupti_saw_are_none_of_the_programs():
-    seen = event(events.DEVICE_MALLOC, 1, bytes=GIB, device=0, name="libcublas.so.13")
+    seen = event(Kind.DEVICE_MALLOC, 1, bytes=GIB, device=0, name="libcublas.so.13")
     found = ledger(program(seen))
     assert found.find("raw") is None
     assert_adds_up(found)
@@ -271,7 +271,7 @@ def test_an_old_driver_counts_its_own_part_as_used():
 
 def test_all_that_was_read_long_before_the_end_says_so():
     def old(rows: list[Event]) -> set[str]:
-        found = ledger([*rows, event(events.MARK, 10**10)])
+        found = ledger([*rows, event(Kind.MARK, 10**10)])
         return {line.key for _, line in found.lines if line.reason.startswith("read 10.0 s before")}
 
     assert old(program()) == {"free", "driver_reserved", "used", "process"}
@@ -291,7 +291,7 @@ def test_without_nvml_the_rest_of_the_card_is_one_line():
 
 def test_readings_before_the_last_driver_call_say_so():
     """Their rests are of two moments: what was taken in between is in none of them."""
-    call = event(events.DEVICE_MALLOC, 80_001_000, bytes=8 * GIB)
+    call = event(Kind.DEVICE_MALLOC, 80_001_000, bytes=8 * GIB)
     found = ledger([*program(), call])
     for key in ("free", "used", "process"):
         line = found.find(key)
@@ -299,15 +299,15 @@ def test_readings_before_the_last_driver_call_say_so():
         assert line.coverage == PARTIAL
         assert "before the last driver call of this program" in line.reason, key
     assert size([*program(), call], "unexplained") < 0
-    early = ledger([event(events.DEVICE_MALLOC, 5, bytes=MIB), *program()])
+    early = ledger([event(Kind.DEVICE_MALLOC, 5, bytes=MIB), *program()])
     assert early.coverage.get(PARTIAL, ()) == (early.find("rounding"),)
 
 
 def test_what_was_given_back_before_the_end_is_shown_at_the_peak():
-    calls = [event(events.DEVICE_MALLOC, at, bytes=GIB) for at in (5, 6)]
+    calls = [event(Kind.DEVICE_MALLOC, at, bytes=GIB) for at in (5, 6)]
     held = write_sentences(fold([*program(), *calls]), state())
     assert not any("--at peak" in each for each in held)
-    free = event(events.DEVICE_FREE, 7, bytes=GIB)
+    free = event(Kind.DEVICE_FREE, 7, bytes=GIB)
     assert (
         "Driver calls of this program held 2.00 GiB at the most, 0 B at the end: --at peak shows "
         "where memory was."
@@ -316,7 +316,7 @@ def test_what_was_given_back_before_the_end_is_shown_at_the_peak():
 
 def test_a_peak_that_driver_calls_do_not_tell_is_no_sentence():
     """They were made before the recording, or are older than is kept: --at peak knows no more."""
-    free = event(events.DEVICE_FREE, 7, bytes=GIB)
+    free = event(Kind.DEVICE_FREE, 7, bytes=GIB)
     older = fact(SEGMENT_FACT, {"driver": {"pool": [9 * GIB, 9]}})
     for rows in ([free], [older, *[free] * 8]):
         found = write_sentences(fold([*program(), *rows]), state())
@@ -324,8 +324,8 @@ def test_a_peak_that_driver_calls_do_not_tell_is_no_sentence():
 
 
 def test_driver_calls_of_the_runner_have_lines_and_their_granules():
-    calls = [event(events.DEVICE_MALLOC, 1, bytes=3 * MIB), event(events.DEVICE_MALLOC, 2, bytes=5)]
-    rows = program(*calls, event(events.STEP, 3, step=0))
+    calls = [event(Kind.DEVICE_MALLOC, 1, bytes=3 * MIB), event(Kind.DEVICE_MALLOC, 2, bytes=5)]
+    rows = program(*calls, event(Kind.STEP, 3, step=0))
     assert size(rows, "raw") == 3 * MIB + 5
     assert size(rows, "rounding") == MIB
     assert size(rows, "unexplained") == GIB - 518 * MIB - 4 * MIB - 5
@@ -340,7 +340,7 @@ def test_expandable_segments_have_one_line_for_the_cache():
 
 def test_a_host_device_has_a_ledger_of_its_limit():
     rows = run_sweeps("past", 5, 2)
-    call = event(events.DEVICE_MALLOC, 1, bytes=900)
+    call = event(Kind.DEVICE_MALLOC, 1, bytes=900)
     host = {"name": "host", "kind": "host", "total_bytes": 10**6, "limit_bytes": 10**5}
     found = ledger([*rows, call, fact("device.0", host)])
     assert found.total.bytes == 10**5
@@ -354,7 +354,7 @@ def test_nothing_read_is_no_ledger():
 
 def test_devices_have_ledgers_of_their_own():
     rows = program()
-    second = [row | {"device": 1} for row in rows if row["kind"] == events.SAMPLE]
+    second = [row | {"device": 1} for row in rows if row["kind"] == Kind.SAMPLE]
     found = make_ledgers(fold([*rows, *second]))
     assert [each.device for each in found] == [0, 1]
     for each in found:
@@ -396,7 +396,7 @@ def test_it_adds_up_whatever_was_read(
     rows += [fact("context.0", {"bytes": context})]
     rows += [fact("cupti.outside.0", cupti)] if cupti is not None else []
     rows += [fact(key, data) for key, data in facts.items()]
-    rows += [event(events.DEVICE_MALLOC, 5, bytes=held) for held in raw]
+    rows += [event(Kind.DEVICE_MALLOC, 5, bytes=held) for held in raw]
     rows += [sample(name, 10 + number, held) for number, (name, held) in enumerate(sizes.items())]
     for found in make_ledgers(fold(rows)):
         assert_adds_up(found)

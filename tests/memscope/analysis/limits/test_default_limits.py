@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import pytest
 
-from memscope import events
 from memscope.analysis.limits.limits import judge, parse_limit
 from memscope.analysis.metrics.metric import Metric
 from memscope.analysis.metrics.table import METRICS, metrics
+from memscope.events import Kind
 from tests.memscope.analysis.build import Event, event, fact, fold
 from tests.memscope.analysis.torch_runs import GIB, MIB, run_program
 
@@ -26,7 +26,7 @@ CONSTANT: Callable[[int], Callable[[int], int]] = lambda size: lambda step: size
 def held(size: int) -> list[Event]:
     host = fact("device.0", {"name": "host", "kind": "host", "total_bytes": 9999})
     limit = fact("device.0", {"name": "host", "kind": "host", "limit_bytes": 1000})
-    return [host, limit, event(events.DEVICE_MALLOC, 1, bytes=size)]
+    return [host, limit, event(Kind.DEVICE_MALLOC, 1, bytes=size)]
 
 
 def uploads(quarters: int) -> list[Event]:
@@ -37,24 +37,24 @@ def uploads(quarters: int) -> list[Event]:
         for layer in range(3):
             if layer < layers:
                 if step:
-                    rows.append(event(events.EVICT, step, step=step, layer=layer, bytes=9))
-                rows.append(event(events.UPLOAD, step, step=step, layer=layer, bytes=9))
-            rows.append(event(events.LAYER, step, step=step, layer=layer))
-        rows.append(event(events.STEP, step, step=step))
+                    rows.append(event(Kind.EVICT, step, step=step, layer=layer, bytes=9))
+                rows.append(event(Kind.UPLOAD, step, step=step, layer=layer, bytes=9))
+            rows.append(event(Kind.LAYER, step, step=step, layer=layer))
+        rows.append(event(Kind.STEP, step, step=step))
     return rows
 
 
 def takes(hits: int, misses: int) -> list[Event]:
-    rows = [event(events.STEP, 1, step=0)]
-    rows += [event(events.POOL_HIT, 2, step=1, name="a")] * hits
-    rows += [event(events.POOL_MISS, 2, step=1, name="a")] * misses
-    return [*rows, event(events.STEP, 3, step=1)]
+    rows = [event(Kind.STEP, 1, step=0)]
+    rows += [event(Kind.POOL_HIT, 2, step=1, name="a")] * hits
+    rows += [event(Kind.POOL_MISS, 2, step=1, name="a")] * misses
+    return [*rows, event(Kind.STEP, 3, step=1)]
 
 
 def calls(count: int) -> list[Event]:
-    rows = [event(events.DEVICE_MALLOC, 0, step=0, bytes=5), event(events.STEP, 1, step=0)]
-    rows += [event(events.DEVICE_MALLOC, 2, step=1, bytes=5)] * count
-    return [*rows, event(events.STEP, 3, step=1)]
+    rows = [event(Kind.DEVICE_MALLOC, 0, step=0, bytes=5), event(Kind.STEP, 1, step=0)]
+    rows += [event(Kind.DEVICE_MALLOC, 2, step=1, bytes=5)] * count
+    return [*rows, event(Kind.STEP, 3, step=1)]
 
 
 def link(size: int) -> list[Event]:
@@ -62,13 +62,13 @@ def link(size: int) -> list[Event]:
     rows = [GPU, fact("link", {"bytes": 1000, "pinned_bytes_per_s": 1_000_000_000})]
     for step in range(2):
         upload = {"bytes": size, "duration_ns": 1000}
-        rows.append(event(events.UPLOAD, step, step=step, layer=0, **upload))
-        rows.append(event(events.STEP, step, step=step, duration_ns=5000))
+        rows.append(event(Kind.UPLOAD, step, step=step, layer=0, **upload))
+        rows.append(event(Kind.STEP, step, step=step, duration_ns=5000))
     return rows
 
 
 def ooms(count: int) -> list[Event]:
-    oom = event(events.OOM, 1, bytes=5, data={"scope": "engine"})
+    oom = event(Kind.OOM, 1, bytes=5, data={"scope": "engine"})
     return [fact("run.kind", "q8-decode"), *[oom] * count]
 
 
@@ -83,24 +83,24 @@ def flushes(every: int) -> list[Event]:
 
 
 def requests(lost: int) -> list[Event]:
-    rows = [event(events.REQUEST_SUBMIT, request, request=request) for request in range(100)]
+    rows = [event(Kind.REQUEST_SUBMIT, request, request=request) for request in range(100)]
     for request in range(lost):
         scope = {"scope": "request"}
-        rows.append(event(events.OOM, 200, request=request, bytes=5, data=scope))
+        rows.append(event(Kind.OOM, 200, request=request, bytes=5, data=scope))
         reason = {"reason": "memory"}
-        rows.append(event(events.REQUEST_REJECT, 201, request=request, data=reason))
-    rows.append(event(events.REQUEST_REJECT, 300, request=99, data={"reason": "too long"}))
-    return [*rows, event(events.REQUEST_FINISH, 301, request=98)]
+        rows.append(event(Kind.REQUEST_REJECT, 201, request=request, data=reason))
+    rows.append(event(Kind.REQUEST_REJECT, 300, request=99, data={"reason": "too long"}))
+    return [*rows, event(Kind.REQUEST_FINISH, 301, request=98)]
 
 
 def blocks(most: int) -> list[Event]:
     """A paged KV cache of 1000 blocks, of which requests hold ``most`` at the peak."""
     return [
         fact("kv", {"blocks": 1000, "block_tokens": 16}),
-        event(events.KV_BLOCK_ALLOC, 1, request=1, value=300.0),
-        event(events.KV_BLOCK_ALLOC, 2, request=2, value=float(most - 300)),
-        event(events.KV_BLOCK_FREE, 3, request=1, value=300.0),
-        event(events.KV_BLOCK_ALLOC, 4, request=3, value=100.0),
+        event(Kind.KV_BLOCK_ALLOC, 1, request=1, value=300.0),
+        event(Kind.KV_BLOCK_ALLOC, 2, request=2, value=float(most - 300)),
+        event(Kind.KV_BLOCK_FREE, 3, request=1, value=300.0),
+        event(Kind.KV_BLOCK_ALLOC, 4, request=3, value=100.0),
     ]
 
 
@@ -252,12 +252,12 @@ def test_a_request_lost_twice_counts_once() -> None:
 
 def test_requests_that_were_dropped_by_the_recorder_are_no_rate() -> None:
     data = {"kind": "request_submit", "rows": 5}
-    rows = [*requests(1), event(events.DROPPED, 999, name="x", value=5.0, data=data)]
+    rows = [*requests(1), event(Kind.DROPPED, 999, name="x", value=5.0, data=data)]
     assert metrics(fold(rows))["oom.request_rate"].value is None
 
 
 def test_readings_of_held_blocks_go_before_events() -> None:
-    shared = event(events.SAMPLE, 2, name="kv.held_blocks", value=900.0)
+    shared = event(Kind.SAMPLE, 2, name="kv.held_blocks", value=900.0)
     assert metrics(fold([*blocks(500), shared]))["kv.peak_utilisation"].value == 0.9
 
 
@@ -275,7 +275,7 @@ def test_the_peak_of_blocks_is_that_of_all_portions() -> None:
 def test_unused_slots_of_blocks_held_then(split: int) -> None:
     rows = [fact("kv", {"blocks": 1000, "block_tokens": 16})]
     for at, held_blocks, unused in ((1, 10, 16), (3, 20, 64), (5, 5, 40), (7, 0, 0)):
-        rows.append(event(events.SAMPLE, at, name="kv.held_blocks", value=float(held_blocks)))
-        rows.append(event(events.SAMPLE, at + 1, name="kv.unused_slots", value=float(unused)))
+        rows.append(event(Kind.SAMPLE, at, name="kv.held_blocks", value=float(held_blocks)))
+        rows.append(event(Kind.SAMPLE, at + 1, name="kv.unused_slots", value=float(unused)))
     found = metrics(fold(rows, split=split))["kv.unused_slot_ratio"].value
     assert found == 64 / (20 * 16)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from memscope import events
 from memscope.analysis.limits.limits import parse_limit
 from memscope.analysis.summary.summary import Summary, summarize
+from memscope.events import Kind
 from tests.memscope.analysis.build import Event, event, fact, fold, state
 from tests.memscope.analysis.torch_runs import GIB, MIB, sample
 
@@ -21,7 +21,7 @@ def held(device: int, size: int, reading_name: str = "torch.reserved_bytes") -> 
 
 def summary_of(*rows: Event, limit: str = "") -> Summary:
     limits = [parse_limit(limit)] if limit else []
-    return summarize(fold([event(events.MARK, name="up"), *rows]), state(), limits=limits)
+    return summarize(fold([event(Kind.MARK, name="up"), *rows]), state(), limits=limits)
 
 
 def test_peak_is_that_of_the_highest_device_and_says_so() -> None:
@@ -51,7 +51,7 @@ def test_share_is_not_measured_where_a_size_is_not_known() -> None:
 
 
 def test_registers_and_driver_calls_are_of_their_device() -> None:
-    malloc = event(events.DEVICE_MALLOC, 1, bytes=3 * MIB)
+    malloc = event(Kind.DEVICE_MALLOC, 1, bytes=3 * MIB)
     register = held(1, 9 * MIB, "torch.peak_reserved_bytes")
     found = summary_of(card(0), card(1), held(0, 4 * MIB), held(1, 5 * MIB), register, malloc)
     assert found.device_peaks == {0: 7 * MIB, 1: 9 * MIB}
@@ -105,14 +105,14 @@ def test_growth_says_of_which_device_it_is() -> None:
             size = GIB + step * device * MIB
             row = sample("torch.allocated_bytes", 10 * step + 1, size) | {"device": device}
             rows.append(row)
-        rows.append(event(events.STEP, 10 * step + 5, step=step, duration_ns=5))
+        rows.append(event(Kind.STEP, 10 * step + 5, step=step, duration_ns=5))
     found = summary_of(*rows, limit="torch.allocated_bytes.growth <= 1 KiB").verdicts[0]
     assert (found.verdict, found.of) == ("fail", "cuda:1, the highest of 2 GPUs")
 
 
 def test_sizes_that_none_can_be_are_not_added_up_beyond_all_numbers() -> None:
     reading_names = ("torch.reserved_bytes", "device.peak_bytes", "host.rss_bytes")
-    rows = [event(events.SAMPLE, 1, name=name, value=1e308, device=0) for name in reading_names]
+    rows = [event(Kind.SAMPLE, 1, name=name, value=1e308, device=0) for name in reading_names]
     found = summary_of(card(0), *rows)
     assert found.metrics["memory.peak_bytes"].value == 2 << 50
     assert (found.device_bytes, found.host_bytes) == (2 << 50, 1 << 50)
@@ -135,19 +135,19 @@ def test_several_devices_have_one_name() -> None:
 
 def test_own_steps_are_those_after_the_seconds() -> None:
     rows = [fact("run.step_source", "second")]
-    rows += [event(events.STEP, at * 10**9, step=at, duration_ns=10**9) for at in range(3)]
+    rows += [event(Kind.STEP, at * 10**9, step=at, duration_ns=10**9) for at in range(3)]
     assert len(fold(rows).own_steps) == 0
-    rows += [fact("run.step_source", "optimizer"), event(events.STEP, 4 * 10**9, step=3)]
+    rows += [fact("run.step_source", "optimizer"), event(Kind.STEP, 4 * 10**9, step=3)]
     assert fold(rows).own_steps.step.tolist() == [3]
 
 
 def test_a_step_of_a_second_has_no_duration() -> None:
     rows = [fact("run.step_source", "second")]
-    rows += [event(events.STEP, at * 10**9, step=at, duration_ns=10**9) for at in range(1, 5)]
+    rows += [event(Kind.STEP, at * 10**9, step=at, duration_ns=10**9) for at in range(1, 5)]
     metric = summary_of(*rows).metrics["step.duration_ms"]
     assert (metric.value, metric.is_applicable) == (None, True)
     assert metric.reason == "the program shows no steps: one stands for a second"
     own = [fact("run.step_source", "optimizer")]
-    own += [event(events.STEP, at * 10**9, step=at, duration_ns=10**6) for at in range(5, 9)]
+    own += [event(Kind.STEP, at * 10**9, step=at, duration_ns=10**6) for at in range(5, 9)]
     assert summary_of(*rows, *own).metrics["step.duration_ms"].value == 1
     assert summary_of(*rows, *own).own_steps == 4

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from memscope import events
 from memscope.analysis.metrics.fragmentation_series import unused_memory
 from memscope.analysis.metrics.table import metrics
+from memscope.events import Kind
 from tests.memscope.analysis.build import Event, event, fact, fold
 from tests.memscope.analysis.recorded_maps import map_rows
 from tests.memscope.fake_allocator import MIB, FakeAllocator
@@ -20,7 +20,7 @@ def samples(device: int = 0, *, has_split: bool = True) -> list[Event]:
     for moment, sizes in enumerate(READINGS):
         names = ("allocated", "reserved", "inactive_split")[: 3 if has_split else 2]
         found += [
-            event(events.SAMPLE, 1000 * moment + n, name=f"torch.{name}_bytes", bytes=size)
+            event(Kind.SAMPLE, 1000 * moment + n, name=f"torch.{name}_bytes", bytes=size)
             | {"device": device}
             for n, (name, size) in enumerate(zip(names, sizes, strict=False))
         ]
@@ -60,7 +60,7 @@ def test_what_torch_does_not_count_is_absent_with_its_reason() -> None:
 
 
 def test_nothing_sampled_is_nothing_unused() -> None:
-    assert unused_memory(fold([event(events.MARK, 1, name="a")])) is None
+    assert unused_memory(fold([event(Kind.MARK, 1, name="a")])) is None
 
 
 def test_external_fragmentation_is_that_of_the_recorded_map() -> None:
@@ -78,7 +78,7 @@ def test_external_fragmentation_is_that_of_the_recorded_map() -> None:
     ("rows", "reason"),
     [
         (
-            [event(events.MARK, 1)],
+            [event(Kind.MARK, 1)],
             "the allocator's map is not recorded: it is only where memory ran out",
         ),
         (

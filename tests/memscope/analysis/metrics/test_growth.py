@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memscope import events
 from memscope.analysis.limits.limits import judge, parse_limit, parse_limits
 from memscope.analysis.metrics.growth import MAX_FLOORS, take_floors, theil_sen
 from memscope.analysis.metrics.measure import measure
 from memscope.analysis.metrics.table import metrics
 from memscope.analysis.summary.summary import summarize
+from memscope.events import Kind
 from tests.memscope.analysis.build import Event, event, fact, fold, state
 from tests.memscope.analysis.torch_runs import GIB, MIB, STEP_NS, run_program, sample
 
@@ -22,9 +22,7 @@ from tests.memscope.analysis.torch_runs import GIB, MIB, STEP_NS, run_program, s
 def retries() -> list[Event]:
     """A count, read at each tenth of a second."""
     return [
-        event(
-            events.SAMPLE, at * 100_000_000, name="torch.alloc_retries", value=float(at), device=0
-        )
+        event(Kind.SAMPLE, at * 100_000_000, name="torch.alloc_retries", value=float(at), device=0)
         for at in range(120)
     ]
 
@@ -69,7 +67,7 @@ def in_seconds(rows: list[Event]) -> list[Event]:
 
 
 def without_steps(rows: list[Event]) -> list[Event]:
-    return [row for row in rows if row["kind"] != events.STEP]
+    return [row for row in rows if row["kind"] != Kind.STEP]
 
 
 def as_own(rows: list[Event]) -> list[Event]:
@@ -113,7 +111,7 @@ def test_growth_is_a_second_where_the_program_has_no_steps(
 def on_device(device: int, rows: list[Event]) -> list[Event]:
     """The readings of ``rows``, as those of another device."""
     card = fact(f"cuda.{device}", {"name": "H200", "kind": "cuda", "total_bytes": 80 * GIB})
-    samples = [{**row, "device": device} for row in rows if row["kind"] == events.SAMPLE]
+    samples = [{**row, "device": device} for row in rows if row["kind"] == Kind.SAMPLE]
     return [card, *samples]
 
 
@@ -147,9 +145,9 @@ def growing(rate: int, reserved: int) -> list[Event]:
     ends = [
         {**row, "step": row["step"] // 40, "duration_ns": 40 * STEP_NS - 1}
         for row in rows
-        if row["kind"] == events.STEP and row["step"] % 40 == 39
+        if row["kind"] == Kind.STEP and row["step"] % 40 == 39
     ]
-    return in_order([row for row in rows if row["kind"] != events.STEP], requested, ends)
+    return in_order([row for row in rows if row["kind"] != Kind.STEP], requested, ends)
 
 
 def test_growth_and_the_allocator_name_their_device_among_several() -> None:
@@ -275,9 +273,9 @@ def test_a_gap_that_grows_is_fragmentation():
 
 @pytest.mark.parametrize(("rate", "is_named"), [(MIB, True), (100 * 1024, False)])
 def test_host_memory_that_grows_is_named_where_it_matters(rate: int, is_named: bool):
-    steps = [row for row in STEADY if row["kind"] == events.STEP]
+    steps = [row for row in STEADY if row["kind"] == Kind.STEP]
     rss = [
-        event(events.SAMPLE, row["t_ns"] - 1, name="host.rss_bytes", bytes=GIB + rate * row["step"])
+        event(Kind.SAMPLE, row["t_ns"] - 1, name="host.rss_bytes", bytes=GIB + rate * row["step"])
         for row in steps
     ]
     words = "Host memory: this process's RSS grows by 1.00 MiB a step"
@@ -296,7 +294,7 @@ def test_a_flush_in_each_step_is_named_with_its_metric():
 
 
 def test_a_flush_before_a_graph_is_captured_is_not_judged():
-    flush = event(events.ALLOCATOR_FLUSH, 5 * STEP_NS, name="graph capture", bytes=1, data={})
+    flush = event(Kind.ALLOCATOR_FLUSH, 5 * STEP_NS, name="graph capture", bytes=1, data={})
     assert value([*STEADY, flush], "allocator.flushes_in_steps") == 0
 
 
@@ -328,7 +326,7 @@ def test_growth_outside_torch_is_told_apart():
 
 
 def test_what_a_driver_call_took_is_not_outside():
-    rows = [event(events.DEVICE_MALLOC, 1, bytes=512 * MIB), *STEADY]
+    rows = [event(Kind.DEVICE_MALLOC, 1, bytes=512 * MIB), *STEADY]
     outside = fold(rows).counters[0].outside
     assert outside is not None
     assert outside.latest == 2 * GIB - (GIB + 100 * MIB) - 512 * MIB
@@ -339,10 +337,10 @@ def test_too_short_a_run_says_how_long_it_takes():
     assert found.value is None
     assert (found.reason or "").startswith("growth takes 8 readings after warm-up, some ")
     assert " at their pace, and there are " in (found.reason or "")
-    step = [row for row in LEAK if row["kind"] == events.STEP][1]
+    step = [row for row in LEAK if row["kind"] == Kind.STEP][1]
     names = ("torch.allocated_bytes", "torch.reserved_bytes")
     often = [sample(name, step["t_ns"] - 20 + at, GIB) for at in range(20) for name in names]
-    rows = [row for row in LEAK if row["t_ns"] <= step["t_ns"] and row["kind"] != events.SAMPLE]
+    rows = [row for row in LEAK if row["t_ns"] <= step["t_ns"] and row["kind"] != Kind.SAMPLE]
     found = metrics(fold(in_order(rows, often)))["growth.allocated"]
     assert found.reason == (
         "growth takes readings from 8 stretches of the run after warm-up, and these are from 1: "
@@ -351,7 +349,7 @@ def test_too_short_a_run_says_how_long_it_takes():
 
 
 def test_a_program_without_steps_grows_by_the_second():
-    rows = [row for row in LEAK if row["kind"] != events.STEP]
+    rows = [row for row in LEAK if row["kind"] != Kind.STEP]
     assert value(rows, "growth.allocated") == pytest.approx(4 * MIB * 50)
     assert "a second" in sentences(rows)
 
@@ -384,7 +382,7 @@ def test_swing_is_of_readings_within_a_step():
             at = step * STEP_NS + number
             rows.append(sample("torch.allocated_bytes", at, size, step=step, layer=number))
             rows.append(sample("torch.reserved_bytes", at, 500, step=step, layer=number))
-        rows.append(event(events.STEP, step * STEP_NS + 9, step=step))
+        rows.append(event(Kind.STEP, step * STEP_NS + 9, step=step))
     assert value(rows, "allocator.swing_ratio") == 0.75
 
 

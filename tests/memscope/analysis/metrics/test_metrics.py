@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from memscope import events
 from memscope.analysis.metrics.table import METRICS, metrics
 from memscope.analysis.summary.residency_map import MAX_COLUMNS, ResidencyMapFold
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.events import Kind
 from memscope.plan import Needs, Plan, Window
 from tests.memscope.analysis.build import Event, event, fact, fold, make_batch, state
 from tests.memscope.analysis.sweeps import SLAB_BYTES, run_sweeps
@@ -37,34 +37,34 @@ def test_an_empty_recording_measures_nothing_and_calls_nothing_healthy() -> None
 def test_peak_ignores_freed_blocks() -> None:
     rows = [
         HOST,
-        event(events.DEVICE_MALLOC, 1, bytes=100),
-        event(events.DEVICE_FREE, 2, bytes=100),
-        event(events.DEVICE_MALLOC, 3, bytes=60),
+        event(Kind.DEVICE_MALLOC, 1, bytes=100),
+        event(Kind.DEVICE_FREE, 2, bytes=100),
+        event(Kind.DEVICE_MALLOC, 3, bytes=60),
     ]
     assert value(rows, "memory.peak_bytes") == 100
     assert value(rows, "memory.peak_ratio") == 0.5
 
 
 def test_peak_takes_the_devices_own_register_where_it_is_higher() -> None:
-    sample = event(events.SAMPLE, 4, name="device.peak_bytes", bytes=150)
+    sample = event(Kind.SAMPLE, 4, name="device.peak_bytes", bytes=150)
     assert (
-        value([HOST, event(events.DEVICE_MALLOC, 1, bytes=100), sample], "memory.peak_bytes") == 150
+        value([HOST, event(Kind.DEVICE_MALLOC, 1, bytes=100), sample], "memory.peak_bytes") == 150
     )
 
 
 def test_a_gpus_peak_without_torchs_counters_is_not_measured() -> None:
     gpu = fact("device.0", {"name": "H200", "kind": "cuda", "total_bytes": 1000})
-    rows = [gpu, event(events.DEVICE_MALLOC, 1, bytes=100)]
+    rows = [gpu, event(Kind.DEVICE_MALLOC, 1, bytes=100)]
     assert value(rows, "memory.peak_bytes") is None
-    rows.append(event(events.SAMPLE, 2, name="torch.reserved_bytes", bytes=40))
+    rows.append(event(Kind.SAMPLE, 2, name="torch.reserved_bytes", bytes=40))
     assert value(rows, "memory.peak_bytes") == 140
 
 
 def test_a_gpus_peak_takes_torchs_peak_register() -> None:
     gpu = fact("device.0", {"name": "H200", "kind": "cuda", "total_bytes": 1000})
-    rows = [gpu, event(events.DEVICE_MALLOC, 1, bytes=100)]
-    rows.append(event(events.SAMPLE, 2, name="torch.reserved_bytes", bytes=40))
-    rows.append(event(events.SAMPLE, 3, name="torch.peak_reserved_bytes", bytes=90))
+    rows = [gpu, event(Kind.DEVICE_MALLOC, 1, bytes=100)]
+    rows.append(event(Kind.SAMPLE, 2, name="torch.reserved_bytes", bytes=40))
+    rows.append(event(Kind.SAMPLE, 3, name="torch.peak_reserved_bytes", bytes=90))
     assert value(rows, "memory.peak_bytes") == 190
 
 
@@ -76,8 +76,8 @@ def uploads(*durations_ns: int | None, rate: int = 1_000_000_000) -> list[Event]
     ]
     for step, duration_ns in enumerate(durations_ns):
         timed = {"bytes": 1000, "duration_ns": duration_ns}
-        rows.append(event(events.UPLOAD, step, step=step, layer=0, **timed))
-        rows.append(event(events.STEP, step, step=step, duration_ns=5000))
+        rows.append(event(Kind.UPLOAD, step, step=step, layer=0, **timed))
+        rows.append(event(Kind.STEP, step, step=step, duration_ns=5000))
     return rows
 
 
@@ -119,7 +119,7 @@ def test_nothing_of_a_host_is_a_gpu_metric() -> None:
 
 
 def test_a_host_metric_is_of_any_program_and_never_of_a_device() -> None:
-    sizes = [event(events.SAMPLE, at, name="host.rss_bytes", bytes=n) for at, n in ((1, 7), (2, 5))]
+    sizes = [event(Kind.SAMPLE, at, name="host.rss_bytes", bytes=n) for at, n in ((1, 7), (2, 5))]
     found = metrics(fold(sizes))
     assert found["host.peak_bytes"].value == 7
     assert found["memory.peak_bytes"].value is None
@@ -128,10 +128,10 @@ def test_a_host_metric_is_of_any_program_and_never_of_a_device() -> None:
 
 
 def test_durations_are_medians_after_warmup() -> None:
-    rows = [fact("run.warmup_steps", 1), event(events.UPLOAD, 0, step=0, layer=0)]
+    rows = [fact("run.warmup_steps", 1), event(Kind.UPLOAD, 0, step=0, layer=0)]
     for step, duration in enumerate((90_000_000, 4_000_000, 8_000_000, 6_000_000)):
-        rows.append(event(events.WAIT, 1, step=step, duration_ns=duration // 4))
-        rows.append(event(events.STEP, 2, step=step, duration_ns=duration))
+        rows.append(event(Kind.WAIT, 1, step=step, duration_ns=duration // 4))
+        rows.append(event(Kind.STEP, 2, step=step, duration_ns=duration))
     assert value(rows, "step.duration_ms") == 6
     assert value(rows, "step.wait_ratio") == 0.25
 
@@ -144,7 +144,7 @@ def test_steps_of_warmup_alone_measure_nothing() -> None:
 
 
 def test_metrics_of_dropped_rows_are_not_measured() -> None:
-    dropped = event(events.DROPPED, 9, name="x", value=5.0, data={"kind": "upload", "rows": 5})
+    dropped = event(Kind.DROPPED, 9, name="x", value=5.0, data={"kind": "upload", "rows": 5})
     rows = [*run_sweeps("past", 5, 2), dropped]
     assert value(rows, "residency.uploads_per_step") is None
     assert value(rows, "driver.calls_per_step") == 0
@@ -154,12 +154,12 @@ def test_metrics_of_dropped_rows_are_not_measured() -> None:
 def test_hit_rate_by_geometry() -> None:
     rows = [
         fact("run.warmup_steps", 1),
-        event(events.POOL_MISS, 1, step=0, name="a"),
-        event(events.STEP, 2, step=0),
-        event(events.POOL_HIT, 3, step=1, name="a"),
-        event(events.POOL_HIT, 4, step=1, name="b"),
-        event(events.POOL_MISS, 5, step=1, name="b"),
-        event(events.STEP, 6, step=1),
+        event(Kind.POOL_MISS, 1, step=0, name="a"),
+        event(Kind.STEP, 2, step=0),
+        event(Kind.POOL_HIT, 3, step=1, name="a"),
+        event(Kind.POOL_HIT, 4, step=1, name="b"),
+        event(Kind.POOL_MISS, 5, step=1, name="b"),
+        event(Kind.STEP, 6, step=1),
     ]
     assert value(rows, "pool.hit_rate") == pytest.approx(2 / 3)
     assert value(rows, "pool.hit_rate[a]") == 1
@@ -168,10 +168,10 @@ def test_hit_rate_by_geometry() -> None:
 
 def test_oom_counts_tell_engine_from_request() -> None:
     rows = [
-        event(events.REQUEST_SUBMIT, 1, request=1),
-        event(events.REQUEST_SUBMIT, 2, request=2),
-        event(events.OOM, 3, bytes=9, data={"scope": "request"}),
-        event(events.OOM, 4, bytes=9, data={"scope": "engine", "free": 1}),
+        event(Kind.REQUEST_SUBMIT, 1, request=1),
+        event(Kind.REQUEST_SUBMIT, 2, request=2),
+        event(Kind.OOM, 3, bytes=9, data={"scope": "request"}),
+        event(Kind.OOM, 4, bytes=9, data={"scope": "engine", "free": 1}),
     ]
     assert value(rows, "oom.engine_count") == 1
     assert value(rows, "oom.request_rate") == 0.5
@@ -179,7 +179,7 @@ def test_oom_counts_tell_engine_from_request() -> None:
 
 def test_a_run_that_could_report_an_oom_and_did_not_counts_none() -> None:
     assert value([fact("run.kind", "q8-decode")], "oom.engine_count") == 0
-    assert value([event(events.MARK, 1, name="x")], "oom.engine_count") is None
+    assert value([event(Kind.MARK, 1, name="x")], "oom.engine_count") is None
 
 
 def test_every_metric_has_a_unit_a_definition_and_one_name() -> None:
@@ -215,7 +215,7 @@ def test_what_fits_needs_no_window() -> None:
 def test_an_oom_says_what_was_asked_and_what_fits(policy: str, keep: int) -> None:
     plan = Plan(Needs(6, 100, 50), Window(policy, 5), limit_bytes=500)
     metrics = {"scope": "engine", "free": 50, "allocated": 450, "limit": 500}
-    rows = [fact("plan", plan.facts()), event(events.OOM, 3, step=1, bytes=100, data=metrics)]
+    rows = [fact("plan", plan.facts()), event(Kind.OOM, 3, step=1, bytes=100, data=metrics)]
     text = sentences(rows)
     assert "Out of memory in step 1: 100 B requested, 50 B free, 450 B allocated" in text
     assert f"keep ≤ {keep} fits under --policy {policy}" in text
@@ -264,8 +264,8 @@ def test_a_long_run_shares_its_columns(split: int) -> None:
     rows = [fact("model", {"layers": 2, "entries_per_layer": 7})]
     for step in range(1500):
         if step % 2:
-            rows.append(event(events.UPLOAD, step, step=step, layer=1, value=7))
-        rows.append(event(events.STEP, step, step=step))
+            rows.append(event(Kind.UPLOAD, step, step=step, layer=1, value=7))
+        rows.append(event(Kind.STEP, step, step=step))
     timeline = fold(rows)
     found = map_of(rows, timeline, split).result(timeline)
     assert found.width == 4

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memscope import events
 from memscope.analysis.summary.alignment import Alignment, align_run
 from memscope.analysis.summary.run_summary import RunSummary, summarize_run
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.events import Kind
 from tests.memscope.analysis.build import HEADER, Event, event, fact, make_batch, state
 from tests.memscope.analysis.torch_runs import GIB, GPU, MIB, sample
 
@@ -20,10 +20,10 @@ S = 1_000_000_000
 
 def steps(source: str, ends_s: tuple[float, ...]) -> list[Event]:
     """A second, then steps of half a second each that end at these times."""
-    rows = [event(events.STEP, S, step=0, duration_ns=S), fact("run.step_source", source)]
+    rows = [event(Kind.STEP, S, step=0, duration_ns=S), fact("run.step_source", source)]
     rows[1]["t_ns"] = S + 1
     for number, end in enumerate(ends_s, 1):
-        rows.append(event(events.STEP, int(end * S), step=number, duration_ns=S // 2))
+        rows.append(event(Kind.STEP, int(end * S), step=number, duration_ns=S // 2))
     return rows
 
 

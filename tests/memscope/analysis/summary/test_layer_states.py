@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memscope import events
 from memscope.analysis.summary.layer_states import LayerStates, find_layer_states
+from memscope.events import Kind
 from tests.memscope.analysis.build import Event, event, fact, fold
 
 MODEL = fact("model", {"layers": 3, "entries_per_layer": 7})
@@ -11,30 +11,30 @@ SLAB = 100
 
 
 def upload(t_ns: int, step: int, layer: int) -> Event:
-    return event(events.UPLOAD, t_ns, step=step, layer=layer, bytes=SLAB, value=7)
+    return event(Kind.UPLOAD, t_ns, step=step, layer=layer, bytes=SLAB, value=7)
 
 
 def ran(t_ns: int, step: int, layer: int) -> Event:
-    return event(events.LAYER, t_ns, step=step, layer=layer)
+    return event(Kind.LAYER, t_ns, step=step, layer=layer)
 
 
 def in_flight(t_ns: int, step: int, size: int) -> Event:
     return event(
-        events.SAMPLE, t_ns, step=step, name="residency.in_flight_bytes", bytes=size, value=None
+        Kind.SAMPLE, t_ns, step=step, name="residency.in_flight_bytes", bytes=size, value=None
     )
 
 
 FIRST_STEP = [
     MODEL,
     *(move for layer in range(3) for move in (upload(layer, 0, layer), ran(layer, 0, layer))),
-    event(events.EVICT, 4, step=0, layer=0, bytes=SLAB, value=7),
+    event(Kind.EVICT, 4, step=0, layer=0, bytes=SLAB, value=7),
     in_flight(9, 0, SLAB),
-    event(events.STEP, 10, step=0),
+    event(Kind.STEP, 10, step=0),
 ]
 
 
 def test_states_are_those_of_the_last_steps_end_whatever_comes_after() -> None:
-    shutdown = [event(events.EVICT, 20, layer=layer, bytes=SLAB, value=7) for layer in (1, 2)]
+    shutdown = [event(Kind.EVICT, 20, layer=layer, bytes=SLAB, value=7) for layer in (1, 2)]
     states = find_layer_states(fold([*FIRST_STEP, *shutdown])).states
     assert states == ("evicted", "resident", "resident")
 

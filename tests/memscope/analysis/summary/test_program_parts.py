@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from memscope import events
 from memscope.analysis.metrics.weight_pool import why_no_calls
 from memscope.analysis.summary.program import describe_program
+from memscope.events import Kind
 from tests.memscope.analysis.build import Event, event, fact, fold
 from tests.memscope.analysis.torch_runs import GIB, GPU, MIB, run_program, sample
 
@@ -16,8 +16,8 @@ from tests.memscope.analysis.torch_runs import GIB, GPU, MIB, run_program, sampl
     [
         fact("policy", {"policy": "past", "keep": 2}),
         fact("device.0", {"name": "host", "kind": "host"}),
-        event(events.UPLOAD, 1, step=0, layer=0, bytes=1, value=7),
-        event(events.EVICT, 1, step=0, layer=0, bytes=1, value=7),
+        event(Kind.UPLOAD, 1, step=0, layer=0, bytes=1, value=7),
+        event(Kind.EVICT, 1, step=0, layer=0, bytes=1, value=7),
     ],
     ids=["policy", "own device", "upload", "eviction"],
 )
@@ -29,7 +29,7 @@ def test_a_program_of_torch_has_no_window_and_no_driver_calls() -> None:
     timeline = fold(run_program(5, lambda step: GIB, lambda step: 2 * GIB))
     assert not describe_program(timeline).has_window
     assert why_no_calls(timeline) is not None
-    call = event(events.DEVICE_MALLOC, 1, step=0, bytes=MIB)
+    call = event(Kind.DEVICE_MALLOC, 1, step=0, bytes=MIB)
     assert why_no_calls(fold([call])) is None
     assert why_no_calls(fold([call | {"device": 0}])) is not None, "a library's, by CUPTI"
 
@@ -39,7 +39,7 @@ def test_each_device_has_a_series_of_its_own_and_latest_adds_them_up() -> None:
     for at, (first, second) in enumerate(((5, 1), (7, 3)), 1):
         rows.append(sample("torch.allocated_bytes", at, first * MIB))
         rows.append(sample("torch.allocated_bytes", at, second * MIB) | {"device": 1})
-    rows.append(event(events.SAMPLE, 9, name="host.rss_bytes", bytes=GIB))
+    rows.append(event(Kind.SAMPLE, 9, name="host.rss_bytes", bytes=GIB))
     program = describe_program(fold(rows))
     found = {(each.reading_name, each.device): each.series for each in program.series}
     assert found["torch.allocated_bytes", 0].last.tolist() == [5 * MIB, 7 * MIB]
@@ -52,7 +52,7 @@ def test_each_device_has_a_series_of_its_own_and_latest_adds_them_up() -> None:
 def test_what_was_read_without_a_device_is_the_first_ones() -> None:
     rows = [
         sample("torch.reserved_bytes", 1, 4 * MIB),
-        event(events.SAMPLE, 2, name="torch.reserved_bytes", bytes=6 * MIB),
+        event(Kind.SAMPLE, 2, name="torch.reserved_bytes", bytes=6 * MIB),
         sample("torch.reserved_bytes", 3, 5 * MIB),
     ]
     (found,) = describe_program(fold(rows)).series

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from memscope import events
 from memscope.analysis.summary import run_summary
 from memscope.analysis.summary.run_summary import Process, RunSummary, summarize_run
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.events import Kind
 from tests.memscope.analysis.build import HEADER, Event, event, fact, make_batch, state
 from tests.memscope.analysis.torch_runs import GIB, GPU, sample
 
@@ -28,11 +28,11 @@ def run_of(*parts: tuple[int | None, list[Event]]) -> RunSummary:
 
 
 def host(size: int) -> list[Event]:
-    return [event(events.SAMPLE, 1, name="host.rss_bytes", bytes=size)]
+    return [event(Kind.SAMPLE, 1, name="host.rss_bytes", bytes=size)]
 
 
 def steps(source: str, count: int = 3) -> list[Event]:
-    ends = [event(events.STEP, S * at, step=at, duration_ns=S) for at in range(1, count + 1)]
+    ends = [event(Kind.STEP, S * at, step=at, duration_ns=S) for at in range(1, count + 1)]
     return [fact("run.step_source", source), *ends]
 
 

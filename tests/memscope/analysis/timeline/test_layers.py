@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from memscope import events
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.layers import LayerMemory
 from memscope.cli.text.layers import layer_lines
+from memscope.events import Kind
 from tests.memscope.analysis.build import Event, event, fact, fold, state
 from tests.memscope.analysis.torch_runs import MIB, sample
 
@@ -24,7 +24,7 @@ def forward(
         for layer, *sizes in readings
         for name, size in zip(names, sizes, strict=True)
     ]
-    return [*rows, event(events.STEP, step * 100 + 90, step=step)]
+    return [*rows, event(Kind.STEP, step * 100 + 90, step=step)]
 
 
 def layers(rows: list[Event], split: int = 0) -> tuple[LayerMemory, ...]:

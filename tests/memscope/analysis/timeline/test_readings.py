@@ -7,12 +7,12 @@ import re
 import numpy as np
 import pytest
 
-from memscope import events
 from memscope.analysis.limits.limits import judge, parse_limit
 from memscope.analysis.metrics.measure import measure
 from memscope.analysis.metrics.metric import Metric
 from memscope.analysis.metrics.table import METRICS
 from memscope.analysis.timeline.reading_names import BY_NAME
+from memscope.events import Kind
 from memscope.probes.nvml import probe as nvml
 from memscope.probes.torch import allocator
 from tests.memscope.analysis.build import Event, event, fact, fold
@@ -32,7 +32,7 @@ def value(rows: list[Event], name: str, *, split: int = 0) -> float | None:
 
 
 def reading(t_ns: int, size: float, reading_name: str = "my.level") -> Event:
-    return event(events.SAMPLE, t_ns, name=reading_name, value=float(size))
+    return event(Kind.SAMPLE, t_ns, name=reading_name, value=float(size))
 
 
 def stepped(levels: list[list[float]], *, gap: float | None = None) -> list[Event]:
@@ -43,7 +43,7 @@ def stepped(levels: list[list[float]], *, gap: float | None = None) -> list[Even
         if gap is not None:
             rows.append(reading(start - 50, gap))
         rows += [reading(start + 1 + index, size) for index, size in enumerate(readings)]
-        rows.append(event(events.STEP, start + 100, step=step, duration_ns=100))
+        rows.append(event(Kind.STEP, start + 100, step=step, duration_ns=100))
     return rows
 
 
@@ -91,7 +91,7 @@ def of_devices(reading_name: str, **sizes: list[int]) -> list[Event]:
     """Readings of devices "_0", "_1", …; "host" is none."""
     devices = {name: -1 if name == "host" else int(name[1:]) for name in sizes}
     return [
-        event(events.SAMPLE, index, name=reading_name, bytes=size, device=devices[name])
+        event(Kind.SAMPLE, index, name=reading_name, bytes=size, device=devices[name])
         for name, found in sizes.items()
         for index, size in enumerate(found)
     ]

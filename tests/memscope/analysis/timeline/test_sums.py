@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from memscope import events
 from memscope.analysis.metrics.table import metrics
 from memscope.analysis.summary.layer_states import find_layer_states
 from memscope.analysis.summary.residency_map import ResidencyMapFold
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.events import Kind
 from memscope.format.header import SEGMENT_FACT
 from memscope.reader.scanner import Batch
 from memscope.recorder.step_sums import LastMoves, layer_ranges, thin
@@ -83,11 +83,11 @@ def test_the_map_of_uploads_is_as_it_was() -> None:
 
 def test_rows_outside_of_steps_count_for_the_step_that_ends_next() -> None:
     rows = [
-        event(events.DEVICE_MALLOC, 1, name="a", bytes=5),
-        event(events.STEP, 2, step=0),
-        event(events.DEVICE_MALLOC, 3, name="a", bytes=7),
-        event(events.DEVICE_FREE, 4, name="a", bytes=5),
-        event(events.STEP, 5, step=1),
+        event(Kind.DEVICE_MALLOC, 1, name="a", bytes=5),
+        event(Kind.STEP, 2, step=0),
+        event(Kind.DEVICE_MALLOC, 3, name="a", bytes=7),
+        event(Kind.DEVICE_FREE, 4, name="a", bytes=5),
+        event(Kind.STEP, 5, step=1),
     ]
     for size in (1, 2, 5):
         timeline = read(thinned(rows, size=size))
@@ -102,12 +102,12 @@ def test_a_segment_without_those_before_it_goes_on_from_what_was_held() -> None:
     rows = [
         fact(SEGMENT_FACT, head),
         host,
-        event(events.DEVICE_FREE, 10, name="weight_pool", bytes=40),
+        event(Kind.DEVICE_FREE, 10, name="weight_pool", bytes=40),
     ]
     timeline = fold(rows)
     assert (timeline.driver.bytes, timeline.pool_driver.bytes) == (110, 60)
     assert metrics(timeline)["memory.peak_bytes"].value is None
-    rows.append(event(events.SAMPLE, 11, name="device.peak_bytes", bytes=170))
+    rows.append(event(Kind.SAMPLE, 11, name="device.peak_bytes", bytes=170))
     assert metrics(fold(rows))["memory.peak_bytes"].value == 170
 
 
@@ -116,7 +116,7 @@ def readings(seconds: int) -> list[Event]:
     sizes = np.random.default_rng(5).integers(100, 200, seconds * 10)
     sizes[33], sizes[seconds * 10 - 44] = 900, 1
     return [
-        event(events.SAMPLE, number * 100_000_000 + at, name=name, bytes=int(size) * factor)
+        event(Kind.SAMPLE, number * 100_000_000 + at, name=name, bytes=int(size) * factor)
         for number, size in enumerate(sizes)
         for at, (name, factor) in enumerate(
             (("torch.allocated_bytes", 1), ("torch.reserved_bytes", 2))
@@ -142,7 +142,7 @@ def test_peaks_floors_and_pairs_of_readings_outlive_thinning() -> None:
 def test_percentiles_are_of_the_part_that_is_there_in_full() -> None:
     old = readings(60)
     new = [
-        event(events.SAMPLE, 10**11 + number, name="torch.allocated_bytes", bytes=50)
+        event(Kind.SAMPLE, 10**11 + number, name="torch.allocated_bytes", bytes=50)
         for number in range(9)
     ]
     timeline = read([*thinned(old), make_batch(new)])
@@ -156,12 +156,12 @@ def test_percentiles_are_of_the_part_that_is_there_in_full() -> None:
 def test_rare_rows_stay_as_they_were() -> None:
     rows = [
         fact("model", {"layers": 3}),
-        event(events.OOM, 1, bytes=5, data={"scope": "engine"}),
-        event(events.MARK, 2, name="here"),
-        event(events.PHASE, 3, name="load", duration_ns=2),
-        event(events.ALLOCATOR_FLUSH, 4, data={"caller": "x.py:3"}),
-        event(events.REQUEST_SUBMIT, 5, request=1),
-        event(events.DEVICE_MALLOC, 6, device=0, bytes=9, name="cublas"),
+        event(Kind.OOM, 1, bytes=5, data={"scope": "engine"}),
+        event(Kind.MARK, 2, name="here"),
+        event(Kind.PHASE, 3, name="load", duration_ns=2),
+        event(Kind.ALLOCATOR_FLUSH, 4, data={"caller": "x.py:3"}),
+        event(Kind.REQUEST_SUBMIT, 5, request=1),
+        event(Kind.DEVICE_MALLOC, 6, device=0, bytes=9, name="cublas"),
     ]
     batch = make_batch(rows).record
     assert thin(batch, LastMoves()).equals(batch)
@@ -176,8 +176,8 @@ def test_layers_as_ranges(layers: list[int], ranges: list[list[int]]) -> None:
 
 
 def test_a_layer_uploaded_in_parts_is_uploaded_once() -> None:
-    upload = [event(events.UPLOAD, at, step=1, layer=at // 7, name=str(at % 7)) for at in range(14)]
-    again = [event(events.EVICT, 20, step=1, layer=0), event(events.UPLOAD, 21, step=1, layer=0)]
-    rows = [*upload, *again, event(events.STEP, 30, step=1)]
+    upload = [event(Kind.UPLOAD, at, step=1, layer=at // 7, name=str(at % 7)) for at in range(14)]
+    again = [event(Kind.EVICT, 20, step=1, layer=0), event(Kind.UPLOAD, 21, step=1, layer=0)]
+    rows = [*upload, *again, event(Kind.STEP, 30, step=1)]
     assert read(thinned(rows, size=5)).steps.uploads.tolist() == [3]
     assert isinstance(make_batch(rows).record, pa.RecordBatch)

@@ -16,15 +16,16 @@ from memscope.analysis.summary.layer_states import find_layer_states
 from memscope.analysis.summary.residency_map import ResidencyMapFold
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import Steps, Timeline
+from memscope.events import Kind
 from tests.memscope.analysis.build import HEADER, Event, event, fact, fold, make_batch, state
 from tests.memscope.analysis.sweeps import run_sweeps
 
 ODD = st.sampled_from((-(2**63), -5, 2**62, 2**63 - 1))
 KINDS = st.sampled_from(
     (
-        events.STEP, events.LAYER, events.WAIT, events.UPLOAD, events.EVICT, events.POOL_HIT,
-        events.POOL_MISS, events.DEVICE_MALLOC, events.DEVICE_FREE, events.SAMPLE, events.OOM,
-        events.MARK, events.PHASE, events.DROPPED, 100,
+        Kind.STEP, Kind.LAYER, Kind.WAIT, Kind.UPLOAD, Kind.EVICT, Kind.POOL_HIT,
+        Kind.POOL_MISS, Kind.DEVICE_MALLOC, Kind.DEVICE_FREE, Kind.SAMPLE, Kind.OOM,
+        Kind.MARK, Kind.PHASE, Kind.DROPPED, 100,
     )
 )  # fmt: skip
 NAMES = st.sampled_from(
@@ -105,13 +106,13 @@ def test_a_run_is_the_same_in_any_split(split: int) -> None:
 
 def test_rows_belong_to_the_step_that_closes_after_them() -> None:
     rows = [
-        event(events.WAIT, 1, step=0, duration_ns=5),
-        event(events.WAIT, 2, step=1, duration_ns=7),  # ahead of its step
-        event(events.STEP, 10, step=0, duration_ns=10),
-        event(events.WAIT, 11, step=1, duration_ns=1),
-        event(events.WAIT, 12, duration_ns=2),  # of no step: of the one that ends next
-        event(events.STEP, 20, step=1, duration_ns=9),
-        event(events.WAIT, 21, step=2, duration_ns=100),
+        event(Kind.WAIT, 1, step=0, duration_ns=5),
+        event(Kind.WAIT, 2, step=1, duration_ns=7),  # ahead of its step
+        event(Kind.STEP, 10, step=0, duration_ns=10),
+        event(Kind.WAIT, 11, step=1, duration_ns=1),
+        event(Kind.WAIT, 12, duration_ns=2),  # of no step: of the one that ends next
+        event(Kind.STEP, 20, step=1, duration_ns=9),
+        event(Kind.WAIT, 21, step=2, duration_ns=100),
     ]
     steps = fold(rows).steps
     assert steps.step.tolist() == [0, 1]
@@ -120,7 +121,7 @@ def test_rows_belong_to_the_step_that_closes_after_them() -> None:
 
 
 def test_steps_come_in_the_order_of_their_numbers() -> None:
-    rows = [event(events.STEP, at, step=step) for at, step in ((10, 2), (20, 0), (30, 1))]
+    rows = [event(Kind.STEP, at, step=step) for at, step in ((10, 2), (20, 0), (30, 1))]
     assert fold(rows).steps.step.tolist() == [0, 1, 2]
 
 
@@ -133,10 +134,10 @@ def test_an_upload_ahead_is_in_flight_at_the_end_of_the_step_before() -> None:
 
 def test_what_an_untimed_upload_took_is_not_known() -> None:
     rows = [
-        event(events.UPLOAD, 1, step=0, layer=0, bytes=5, duration_ns=3, value=7),
-        event(events.STEP, 2, step=0),
-        event(events.UPLOAD, 3, step=1, layer=0, bytes=5, value=7),
-        event(events.STEP, 4, step=1),
+        event(Kind.UPLOAD, 1, step=0, layer=0, bytes=5, duration_ns=3, value=7),
+        event(Kind.STEP, 2, step=0),
+        event(Kind.UPLOAD, 3, step=1, layer=0, bytes=5, value=7),
+        event(Kind.STEP, 4, step=1),
     ]
     assert fold(rows).steps.upload_duration_ns.tolist() == [3, -1]
 
@@ -144,21 +145,21 @@ def test_what_an_untimed_upload_took_is_not_known() -> None:
 def test_layers_before_the_first_step_has_ended_are_those_now() -> None:
     rows = [
         fact("model", {"layers": 3, "entries_per_layer": 7}),
-        event(events.UPLOAD, 1, step=0, layer=0, value=7),
-        event(events.LAYER, 2, step=0, layer=0),
-        event(events.UPLOAD, 3, step=0, layer=1, value=7),
+        event(Kind.UPLOAD, 1, step=0, layer=0, value=7),
+        event(Kind.LAYER, 2, step=0, layer=0),
+        event(Kind.UPLOAD, 3, step=0, layer=1, value=7),
     ]
     seen = find_layer_states(fold(rows))
     assert (seen.states, seen.step) == (("resident", "in flight", "unused"), None)
-    later = [*rows, event(events.EVICT, 4, layer=0, value=7, data={"reason": "shutdown"})]
+    later = [*rows, event(Kind.EVICT, 4, layer=0, value=7, data={"reason": "shutdown"})]
     assert find_layer_states(fold(later)).states == ("evicted", "in flight", "unused")
 
 
 @pytest.mark.parametrize("layer", [-1, 65_535, 2**31 - 1])
 def test_impossible_layers_are_left_out_and_counted(layer: int) -> None:
     rows = [
-        event(events.UPLOAD, 1, step=0, layer=layer, value=7),
-        event(events.STEP, 2, step=0),
+        event(Kind.UPLOAD, 1, step=0, layer=layer, value=7),
+        event(Kind.STEP, 2, step=0),
     ]
     timeline = fold(rows)
     assert timeline.ignored_rows == 1
@@ -169,7 +170,7 @@ def test_impossible_layers_are_left_out_and_counted(layer: int) -> None:
 
 
 def test_readings_beyond_the_bound_are_counted_not_kept() -> None:
-    rows = [event(events.SAMPLE, at, name=f"reading {at}", value=1.0) for at in range(300)]
+    rows = [event(Kind.SAMPLE, at, name=f"reading {at}", value=1.0) for at in range(300)]
     timeline = fold(rows, split=70)
     assert len(timeline.series) == 256
     assert timeline.ignored_rows == 44
@@ -177,17 +178,17 @@ def test_readings_beyond_the_bound_are_counted_not_kept() -> None:
 
 def test_rows_whose_step_never_ends_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memscope.analysis.timeline.step_fold.MAX_WAITING_ROWS", 10)
-    rows = [event(events.WAIT, at, step=0, duration_ns=1) for at in range(30)]
-    timeline = fold([*rows, event(events.STEP, 40, step=0)], split=1)
+    rows = [event(Kind.WAIT, at, step=0, duration_ns=1) for at in range(30)]
+    timeline = fold([*rows, event(Kind.STEP, 40, step=0)], split=1)
     assert timeline.ignored_rows > 0
     assert timeline.steps.waits.tolist() == [30 - timeline.ignored_rows]
 
 
 def test_a_sample_without_a_value_is_no_reading() -> None:
     rows = [
-        event(events.SAMPLE, 1, name="a"),
-        event(events.SAMPLE, 2, name="a", value=float("nan")),
-        event(events.SAMPLE, 3, name="a", value=4.0),
+        event(Kind.SAMPLE, 1, name="a"),
+        event(Kind.SAMPLE, 2, name="a", value=float("nan")),
+        event(Kind.SAMPLE, 3, name="a", value=4.0),
     ]
     series = fold(rows).series["a"]
     assert (series.readings, series.peak, series.floor, series.latest) == (1, 4, 4, 4)
@@ -204,7 +205,7 @@ def test_unknown_kinds_are_counted_by_name() -> None:
 
 def test_warmup_is_as_given_else_as_recorded_else_one() -> None:
     said = fact("run.warmup_steps", 2)
-    assert fold([event(events.STEP)]).warmup_steps == 1
+    assert fold([event(Kind.STEP)]).warmup_steps == 1
     assert fold([said]).warmup_steps == 2
     assert fold([said], warmup_steps=0).warmup_steps == 0
     assert fold([fact("run.warmup_steps", "many")]).warmup_steps == 1
@@ -218,11 +219,11 @@ def test_facts_keep_their_last_value() -> None:
 
 def test_rare_rows_are_kept_as_they_are() -> None:
     rows = [
-        event(events.MARK, 5, step=1, name="prefill done"),
-        event(events.PHASE, 9, name="load", duration_ns=4),
-        event(events.OOM, 10, step=3, bytes=64, data={"scope": "request", "free": 8, "x": True}),
-        event(events.OOM, 11, bytes=64),
-        event(events.DROPPED, 12, name="wait", value=40.0, data={"kind": "wait", "rows": 40}),
+        event(Kind.MARK, 5, step=1, name="prefill done"),
+        event(Kind.PHASE, 9, name="load", duration_ns=4),
+        event(Kind.OOM, 10, step=3, bytes=64, data={"scope": "request", "free": 8, "x": True}),
+        event(Kind.OOM, 11, bytes=64),
+        event(Kind.DROPPED, 12, name="wait", value=40.0, data={"kind": "wait", "rows": 40}),
     ]
     timeline = fold(rows)
     assert (timeline.marks[0].name, timeline.marks[0].t_ns) == ("prefill done", 5)
@@ -234,7 +235,7 @@ def test_rare_rows_are_kept_as_they_are() -> None:
 
 def test_steps_of_another_source_are_no_steps_of_the_program() -> None:
     def second(number: int) -> Event:
-        return event(events.STEP, t_ns=number, step=number, duration_ns=1)
+        return event(Kind.STEP, t_ns=number, step=number, duration_ns=1)
 
     timeline = fold(
         [

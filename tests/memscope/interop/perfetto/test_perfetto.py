@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memscope import events
+from memscope.events import KINDS, Kind
 from memscope.interop.perfetto import trace as perfetto_trace
 from tests.memscope.analysis.build import HEADER, event, fact, make_batch, state
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.interop.perfetto.perfetto_traces import Track, fields, read_tracks, write_trace
 
 HOSTILE = "\x00\u202e</script>\n\x1b[31mé𝄞" + "x" * 500
-KINDS = st.one_of(st.integers(0, len(events.KINDS) - 1), st.integers(-128, 127))
+KINDS = st.one_of(st.integers(0, len(KINDS) - 1), st.integers(-128, 127))
 TIMES = st.one_of(st.integers(0, 60), st.integers(-(1 << 63), (1 << 63) - 1))
 SIZES = st.one_of(st.none(), st.integers(0, 30), st.integers(-(1 << 63), (1 << 63) - 1))
 NAMES = st.one_of(st.none(), st.sampled_from(["a", "b_ratio", HOSTILE]))
@@ -63,9 +63,9 @@ def test_every_packet_follows_perfettos_schema() -> None:
     unknown_fields = pytest.importorskip("google.protobuf.unknown_fields")
     rows = [
         *run_sweeps("past", 6, 2),
-        event(events.PHASE, 900, name="load", duration_ns=100, value=0.5, data={"a": 1}),
-        event(events.SAMPLE, 950, name="torch.allocated_bytes", bytes=1 << 40, device=0),
-        event(events.SAMPLE, 960, name="gpu.busy_ratio", value=0.25, device=0),
+        event(Kind.PHASE, 900, name="load", duration_ns=100, value=0.5, data={"a": 1}),
+        event(Kind.SAMPLE, 950, name="torch.allocated_bytes", bytes=1 << 40, device=0),
+        event(Kind.SAMPLE, 960, name="gpu.busy_ratio", value=0.25, device=0),
         event(100, 970, address=1 << 63, duration_ns=5),
     ]
     cut = replace(state("cut"), lost_bytes=3)
@@ -104,8 +104,8 @@ def test_every_packet_follows_perfettos_schema() -> None:
 
 def test_phases_and_steps_end_when_they_were_recorded() -> None:
     found = tracks_of(
-        event(events.PHASE, 90, name="load", duration_ns=50),
-        event(events.STEP, 100, step=7, duration_ns=10),
+        event(Kind.PHASE, 90, name="load", duration_ns=50),
+        event(Kind.STEP, 100, step=7, duration_ns=10),
     )
     assert found["phases"].slices == [(40, 90, "load")]
     assert found["steps"].slices == [(90, 100, "step 7")]
@@ -113,9 +113,9 @@ def test_phases_and_steps_end_when_they_were_recorded() -> None:
 
 def test_phases_within_a_phase_lie_on_a_track_of_their_own() -> None:
     rows = [
-        event(events.PHASE, 30, name="inner", duration_ns=10),
-        event(events.PHASE, 40, name="inner", duration_ns=10),
-        event(events.PHASE, 50, name="outer", duration_ns=50),
+        event(Kind.PHASE, 30, name="inner", duration_ns=10),
+        event(Kind.PHASE, 40, name="inner", duration_ns=10),
+        event(Kind.PHASE, 50, name="outer", duration_ns=50),
     ]
     tracks = read_tracks(write_trace(rows)[0])
     assert [track.name for track in tracks] == ["phases", "phases"]
@@ -127,10 +127,10 @@ def test_phases_within_a_phase_lie_on_a_track_of_their_own() -> None:
 
 def test_copies_begin_when_issued_or_after_the_one_before() -> None:
     found = tracks_of(
-        event(events.UPLOAD, 10, layer=0, duration_ns=20),
-        event(events.UPLOAD, 10, layer=1, duration_ns=20),
-        event(events.UPLOAD, 99, layer=2, duration_ns=20),
-        event(events.WAIT, 12, layer=0, duration_ns=18),
+        event(Kind.UPLOAD, 10, layer=0, duration_ns=20),
+        event(Kind.UPLOAD, 10, layer=1, duration_ns=20),
+        event(Kind.UPLOAD, 99, layer=2, duration_ns=20),
+        event(Kind.WAIT, 12, layer=0, duration_ns=18),
     )
     assert found["uploads"].slices == [
         (10, 30, "layer 0"),
@@ -142,10 +142,10 @@ def test_copies_begin_when_issued_or_after_the_one_before() -> None:
 
 def test_readings_are_counters_with_units_of_their_device() -> None:
     found = tracks_of(
-        event(events.SAMPLE, 1, name="torch.reserved_bytes", bytes=5, device=1),
-        event(events.SAMPLE, 2, name="torch.reserved_bytes", bytes=1 << 50, device=1),
-        event(events.SAMPLE, 3, name="torch.device_mallocs", value=2.0, device=1),
-        event(events.SAMPLE, 4, name="gpu.busy_ratio", value=0.5),
+        event(Kind.SAMPLE, 1, name="torch.reserved_bytes", bytes=5, device=1),
+        event(Kind.SAMPLE, 2, name="torch.reserved_bytes", bytes=1 << 50, device=1),
+        event(Kind.SAMPLE, 3, name="torch.device_mallocs", value=2.0, device=1),
+        event(Kind.SAMPLE, 4, name="gpu.busy_ratio", value=0.5),
     )
     reserved = found["torch.reserved_bytes, device 1"]
     assert (reserved.unit, reserved.counts) == (3, [(1, 5), (2, 1 << 50)])
@@ -155,9 +155,9 @@ def test_readings_are_counters_with_units_of_their_device() -> None:
 
 def test_what_has_no_duration_is_a_moment_with_what_is_known_of_it() -> None:
     found = tracks_of(
-        event(events.OOM, 5, bytes=9, data={"scope": "engine"}),
-        event(events.MARK, 6, name="loaded"),
-        event(events.EVICT, 7, layer=3, bytes=4),
+        event(Kind.OOM, 5, bytes=9, data={"scope": "engine"}),
+        event(Kind.MARK, 6, name="loaded"),
+        event(Kind.EVICT, 7, layer=3, bytes=4),
         event(100, 8, step=2),
         fact("model", {"layers": 3}),
     )
@@ -170,14 +170,14 @@ def test_what_has_no_duration_is_a_moment_with_what_is_known_of_it() -> None:
 
 
 def test_a_kind_of_a_newer_version_keeps_its_name() -> None:
-    header = replace(HEADER, kinds=(*events.KINDS, "warp"))
-    rows = [event(len(events.KINDS), 4, duration_ns=3)]
+    header = replace(HEADER, kinds=(*KINDS, "warp"))
+    rows = [event(len(KINDS), 4, duration_ns=3)]
     (track,) = read_tracks(write_trace(rows, header=header)[0])
     assert (track.name, track.slices) == ("warp", [(1, 4, "warp")])
 
 
 def test_a_reading_without_a_value_and_the_map_are_left_out_by_name() -> None:
-    rows = [event(events.SAMPLE, 1, name="a"), event(events.BLOCK, 2), event(events.SEGMENT, 2)]
+    rows = [event(Kind.SAMPLE, 1, name="a"), event(Kind.BLOCK, 2), event(Kind.SEGMENT, 2)]
     _, writer = write_trace(rows)
     assert writer.written == 0
     assert writer.left_out == {"readings without a value": 1, "of the allocator's map": 2}
@@ -185,7 +185,7 @@ def test_a_reading_without_a_value_and_the_map_are_left_out_by_name() -> None:
 
 def test_where_lanes_run_out_a_slice_becomes_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perfetto_trace, "MAX_LANES", 2)
-    rows = [event(events.PHASE, 50, name=name, duration_ns=50) for name in "abc"]
+    rows = [event(Kind.PHASE, 50, name=name, duration_ns=50) for name in "abc"]
     tracks = read_tracks(write_trace(rows)[0])
     assert [(len(each.slices), len(each.instants)) for each in tracks] == [(1, 1), (1, 0)]
     assert tracks[0].arguments[-1] == {"duration_ns": 50}
@@ -193,7 +193,7 @@ def test_where_lanes_run_out_a_slice_becomes_a_moment(monkeypatch: pytest.Monkey
 
 def test_readings_past_the_bound_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(perfetto_trace, "MAX_TRACKS", 3)
-    rows = [event(events.SAMPLE, 1, name=f"m{n}", value=1.0) for n in range(5)]
+    rows = [event(Kind.SAMPLE, 1, name=f"m{n}", value=1.0) for n in range(5)]
     data, writer = write_trace(rows)
     assert len(read_tracks(data)) == writer.written == 3
     assert writer.left_out == {"of tracks past the first 3": 2}
@@ -201,20 +201,20 @@ def test_readings_past_the_bound_are_counted(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("name", ["running", "cut", "damaged"])
 def test_a_recording_without_its_end_says_so_at_its_last_moment(name: str) -> None:
-    rows = [event(events.MARK, 77, name="last")]
+    rows = [event(Kind.MARK, 77, name="last")]
     tracks = read_tracks(write_trace(rows, state=state(name))[0])
     assert tracks[-1].instants == [(77, f"recording {name}")]
 
 
 def test_times_are_those_of_the_machine() -> None:
     header = replace(HEADER, started_monotonic_ns=1_000)
-    (track,) = read_tracks(write_trace([event(events.MARK, 7)], header=header)[0])
+    (track,) = read_tracks(write_trace([event(Kind.MARK, 7)], header=header)[0])
     assert track.instants == [(1_007, "mark")]
 
 
 @pytest.mark.parametrize(("host", "moment"), [("laptop", 701), ("other", 161)])
 def test_processes_of_a_run_are_on_one_clock(host: str, moment: int) -> None:
-    rows = [event(events.MARK, 1, name="a")]
+    rows = [event(Kind.MARK, 1, name="a")]
     first = replace(HEADER, started_at_ns=1000, started_monotonic_ns=100)
     other = replace(first, pid=2, host=host, started_at_ns=1060, started_monotonic_ns=700)
     traces = [write_trace(rows, header=header, first=first)[0] for header in (first, other)]
@@ -223,7 +223,7 @@ def test_processes_of_a_run_are_on_one_clock(host: str, moment: int) -> None:
 
 
 def test_recordings_of_one_process_have_tracks_of_their_own() -> None:
-    rows = [event(events.PHASE, 50, name="load", duration_ns=50)]
+    rows = [event(Kind.PHASE, 50, name="load", duration_ns=50)]
     later = replace(HEADER, started_at_ns=HEADER.started_at_ns + 1)
     data = b"".join(write_trace(rows, header=header)[0] for header in (HEADER, later))
     assert [track.slices for track in read_tracks(data)] == [[(0, 50, "load")]] * 2

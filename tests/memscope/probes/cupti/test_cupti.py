@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from memscope import events
+from memscope.events import Kind
 from memscope.probes.cupti import buffers as cupti_buffers
 from memscope.probes.cupti import probe as cupti
 from memscope.probes.cupti.buffers import CuptiAbsent, build
@@ -57,10 +57,10 @@ class Watched:
         self.recorder.is_closing = False
 
     def calls(self) -> list[Row]:
-        return list(self.recorder.of(events.DEVICE_MALLOC, events.DEVICE_FREE))
+        return list(self.recorder.of(Kind.DEVICE_MALLOC, Kind.DEVICE_FREE))
 
     def fact(self, key: str) -> dict[str, Any]:
-        found = [row.data for row in self.recorder.of(events.FACT) if row.name == key]
+        found = [row.data for row in self.recorder.of(Kind.FACT) if row.name == key]
         return found[-1] if found else {}
 
     @property
@@ -104,7 +104,7 @@ def test_an_allocation_has_the_name_of_its_library(program):
     program.collect()
     (call,) = program.calls()
     assert (call.kind, call.name, call.bytes) == (
-        events.DEVICE_MALLOC, "libcublas.so.13", 64 * MIB
+        Kind.DEVICE_MALLOC, "libcublas.so.13", 64 * MIB
     )  # fmt: skip
     assert (call.address, call.device) == (4096, 0)
     assert before_ns - 10**9 < call.t_ns < program.recorder.clock() + 10**9
@@ -118,7 +118,7 @@ def test_a_release_takes_it_out_of_the_librarys_sum(program):
     program.cupti.release(4096, 64 * MIB)
     program.cupti.release(77, 5)  # of something from before
     program.collect()
-    assert [call.kind for call in program.calls()] == [events.DEVICE_MALLOC, events.DEVICE_FREE]
+    assert [call.kind for call in program.calls()] == [Kind.DEVICE_MALLOC, Kind.DEVICE_FREE]
     assert program.outside["libraries_bytes"] == 0
     assert program.outside["calls"] == {"libcublas.so.13": 2}
 
@@ -187,7 +187,7 @@ def test_growth_while_code_is_loaded_is_of_modules(program):
     program.collect()
     assert program.outside["base_bytes"] == BASE
     assert program.outside["modules_bytes"] == 90 * MIB
-    (load,) = program.recorder.of(events.MODULE_LOAD)
+    (load,) = program.recorder.of(Kind.MODULE_LOAD)
     assert load.bytes == 90 * MIB
 
 

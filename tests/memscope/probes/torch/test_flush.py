@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memscope import events
+from memscope.events import Kind
 from memscope.probes.torch.allocator_flush import FlushProbe, find_caller
 from tests.fakes import FakeTorch, ListRecorder
 
@@ -45,7 +45,7 @@ def test_a_flush_tells_who_called_how_long_and_what_went_back(torch):
     probe, recorder = FlushProbe(), ListRecorder()
     probe(recorder)
     assert torch._C._cuda_emptyCache() == "torch's own result"
-    (row,) = recorder.of(events.ALLOCATOR_FLUSH)
+    (row,) = recorder.of(Kind.ALLOCATOR_FLUSH)
     assert (row.name, row.bytes) == ("empty_cache", 60)
     assert row.duration_ns >= 0
     assert "test_flush.py" in row.data["caller"]
@@ -68,7 +68,7 @@ def test_a_flush_without_cuda_is_none(monkeypatch):
     probe(recorder)
     torch._C._cuda_emptyCache()
     assert torch.flushes == 1
-    assert not recorder.count(events.ALLOCATOR_FLUSH)
+    assert not recorder.count(Kind.ALLOCATOR_FLUSH)
 
 
 def test_a_flush_whose_counters_fail_is_still_made(torch):

@@ -178,7 +178,7 @@ def test_a_capture_holds_while_everything_is_sampled(tmp_path, monkeypatch):
                 assert torch.equal(result, expected)
     summary = read_summary(tmp_path / "run.mscope")
     assert summary.steps >= 20
-    assert (summary.amounts["allocator.flushes_in_steps"].value or 0) == 0
+    assert (summary.metrics["allocator.flushes_in_steps"].value or 0) == 0
 
 
 def test_layers_are_read_within_a_capture(tmp_path):

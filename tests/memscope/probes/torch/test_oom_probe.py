@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from memscope import events
 from memscope.analysis.memory_map.recorded_map import RecordedMap, recorded_map
 from memscope.analysis.timeline.timeline import Timeline, read_timeline
+from memscope.events import Kind
 from memscope.probes.torch import allocator_map, oom
 from memscope.probes.torch.allocator_map import emit_map
 from memscope.probes.torch.oom import OomProbe, on_out_of_memory
@@ -87,8 +87,8 @@ def test_error_is_recorded_with_counters_and_map(tmp_path: Path, torch: FakeCuda
     assert (error.requested_bytes, error.step, error.device) == (WANTED, 0, 0)
     state = torch.allocator.state()
     free = 4 * GIB - state["reserved"]
-    assert error.amounts["free"] == free
-    assert error.amounts["reserved"] == state["reserved"]
+    assert error.counters["free"] == free
+    assert error.counters["reserved"] == state["reserved"]
     memory = map_of(tmp_path / "run.mscope").memory
     assert memory.reserved_bytes == state["reserved"]
     assert memory.bytes_in(0) == state["allocated"]
@@ -186,7 +186,7 @@ def test_fraction_is_a_limit_and_the_card_is_known_from_before(
         fill(fake)
         fail(fake)
     (error,) = read(tmp_path / "run.mscope").ooms
-    assert (error.amounts["limit"], error.amounts["total"]) == (4 * GIB, 8 * GIB)
+    assert (error.counters["limit"], error.counters["total"]) == (4 * GIB, 8 * GIB)
 
 
 def test_backend_without_observer_says_so_and_exceptions_are_recorded(
@@ -240,7 +240,7 @@ def test_caller_that_records_itself_is_not_doubled(tmp_path: Path, torch: FakeCu
     with begin(tmp_path / "run.mscope", torch) as recorder:
         with recorded_by_caller(), recorder.step():
             fail(torch, 5 * GIB)
-        recorder.emit(events.OOM, 0, bytes=9)
+        recorder.emit(Kind.OOM, 0, bytes=9)
     assert [error.requested_bytes for error in read(tmp_path / "run.mscope").ooms] == [9]
 
 
@@ -276,8 +276,8 @@ def test_blocks_past_the_cap_are_counted_not_recorded() -> None:
         torch_version="2.11",
         clock=lambda: 0.0,
     )
-    (fact,) = (row.data for row in recorder.of(events.FACT))
-    assert recorder.count(events.BLOCK) == allocator_map.MAX_BLOCKS == fact["blocks"]
+    (fact,) = (row.data for row in recorder.of(Kind.FACT))
+    assert recorder.count(Kind.BLOCK) == allocator_map.MAX_BLOCKS == fact["blocks"]
     assert (fact["left_out_segments"], fact["left_out_blocks"]) == (10, 100_000)
     assert fact["left_out_bytes"] == 10 * 10_000 * 512
 
@@ -293,7 +293,7 @@ def test_time_past_the_cap_ends_it() -> None:
         torch_version="2.11",
         clock=clock,
     )
-    (fact,) = (row.data for row in recorder.of(events.FACT))
+    (fact,) = (row.data for row in recorder.of(Kind.FACT))
     assert 0 < fact["blocks"] < 180_000
     assert fact["blocks"] + fact["left_out_blocks"] == 180_000
     assert fact["reason"] == "more than 2 s"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from memscope import events
 from memscope.analysis.ledger.ledger import make_ledgers
+from memscope.events import Kind
 from memscope.probes.torch import private_pools
 from memscope.probes.torch.private_pools import FACT, PrivatePoolProbe
 from tests.fakes import FakeTorch, ListRecorder
@@ -63,7 +63,7 @@ def test_free_bytes_of_private_pools_are_read_once_a_second(
         SimpleNamespace(perf_counter_ns=lambda: 1, thread_time_ns=lambda: 1),
     )
     monkeypatch.setattr(private_pools, "time", clock)
-    rows = {row.name: row.bytes for row in read(torch, monkeypatch).of(events.SAMPLE)}
+    rows = {row.name: row.bytes for row in read(torch, monkeypatch).of(Kind.SAMPLE)}
     assert rows == {
         "torch.private_free_bytes": 17 * MIB,
         "torch.private_split_bytes": 15 * MIB,
@@ -112,7 +112,7 @@ def test_ledger_counts_no_byte_of_a_private_pool_twice() -> None:
 
 def test_ledger_says_why_pools_were_not_read() -> None:
     rows = [sample("torch.reserved_bytes", 0, MIB), fact(FACT, {"absent": "too many blocks"})]
-    (ledger,) = make_ledgers(fold([GPU, *rows, event(events.MARK, name="x")]))
+    (ledger,) = make_ledgers(fold([GPU, *rows, event(Kind.MARK, name="x")]))
     line = ledger.find("torch.private")
     assert line is not None
     assert (line.bytes, line.reason) == (None, "too many blocks")

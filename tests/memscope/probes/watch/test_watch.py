@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import memscope
-from memscope import events
 from memscope.errors import MemscopeError
+from memscope.events import Kind
 from memscope.probes.pace import StepPace, TimePace
 from memscope.probes.watch.model_bytes import ModelBytes
 from memscope.probes.watch.model_layers import find_layers
@@ -91,14 +91,14 @@ def run(model: Any, times: int = 4) -> None:
 
 
 def layer_samples(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [row for row in of(found, events.SAMPLE) if (row["name"] or "").startswith("torch.")]
+    return [row for row in of(found, Kind.SAMPLE) if (row["name"] or "").startswith("torch.")]
 
 
 def test_a_step_is_an_outermost_forward(recorder):
     model = Model()
     watch(model, recorder=recorder)
     run(model)
-    steps = of(rows(recorder), events.STEP)
+    steps = of(rows(recorder), Kind.STEP)
     assert [row["step"] for row in steps] == [0, 1, 2, 3]
     assert all(row["duration_ns"] > 0 for row in steps)
 
@@ -112,11 +112,11 @@ def test_a_step_is_an_optimizers_where_one_is_given(recorder):
             model(torch.ones(1, 4)).sum().backward()
         optimizer.step()
     found = rows(recorder)
-    steps = of(found, events.STEP)
+    steps = of(found, Kind.STEP)
     assert [row["step"] for row in steps] == [0, 1, 2]
     starts = [row["t_ns"] - row["duration_ns"] for row in steps]
     assert starts[1] >= steps[0]["t_ns"] - 1_000_000  # no gap and no overlap
-    held = {row["name"]: row["bytes"] for row in of(found, events.SAMPLE)}
+    held = {row["name"]: row["bytes"] for row in of(found, Kind.SAMPLE)}
     assert held["model.weights_bytes"] == held["model.gradients_bytes"] == LAYERS * 20 * 4
     assert held["model.optimizer_bytes"] >= 2 * LAYERS * 20 * 4  # two moments a weight
 
@@ -127,7 +127,7 @@ def test_steps_that_the_program_marks_count(recorder):
     for _ in range(2):
         with recorder.step():
             run(model, 3)
-    assert [row["step"] for row in of(rows(recorder), events.STEP)] == [0, 1]
+    assert [row["step"] for row in of(rows(recorder), Kind.STEP)] == [0, 1]
 
 
 def test_boundaries_of_one_forward_in_n_are_read(recorder):
@@ -146,7 +146,7 @@ def test_how_often_is_recorded_with_its_cost(recorder):
     model = Model()
     Watch(recorder, model, on_gpu(model), counters=FakeCounters())
     run(model, 40)
-    facts = [row for row in of(rows(recorder), events.FACT) if row["name"] == "watch.pace"]
+    facts = [row for row in of(rows(recorder), Kind.FACT) if row["name"] == "watch.pace"]
     assert facts
     assert '"every"' in facts[-1]["data"]
     assert '"cost_ns"' in facts[-1]["data"]
@@ -179,7 +179,7 @@ def test_an_error_of_the_program_is_its_own(recorder):
         run(model, 1)
     model.fails = False
     run(model, 1)
-    assert [row["step"] for row in of(rows(recorder), events.STEP)] == [0, 1]
+    assert [row["step"] for row in of(rows(recorder), Kind.STEP)] == [0, 1]
 
 
 def test_a_fault_of_ours_ends_the_watching_alone(recorder):
@@ -192,7 +192,7 @@ def test_a_fault_of_ours_ends_the_watching_alone(recorder):
     run(model, 5)
     assert not model.model.layers[0]._forward_hooks
     assert not model._forward_hooks
-    facts = {row["name"]: row["data"] for row in of(rows(recorder), events.FACT)}
+    facts = {row["name"]: row["data"] for row in of(rows(recorder), Kind.FACT)}
     assert "no counter" in facts["probe.watch"]
 
 
@@ -265,8 +265,8 @@ def test_a_compiled_model_has_steps_and_says_what_is_unseen(recorder, in_place):
     watching.close()
     run(model, 1)
     found = rows(recorder)
-    assert [row["step"] for row in of(found, events.STEP)] == [0, 1, 2]
-    facts = {row["name"]: row["data"] for row in of(found, events.FACT)}
+    assert [row["step"] for row in of(found, Kind.STEP)] == [0, 1, 2]
+    facts = {row["name"]: row["data"] for row in of(found, Kind.FACT)}
     assert "torch.compile" in facts["watch"]
 
 
@@ -279,7 +279,7 @@ def test_a_model_inside_a_compiled_function_is_unseen_and_unharmed(recorder):
         model.model.layers[2](model.model.layers[1](model.model.layers[0](torch.ones(1, 4)))) * 2,
     )
     watching.close()
-    facts = {row["name"]: row["data"] for row in of(rows(recorder), events.FACT)}
+    facts = {row["name"]: row["data"] for row in of(rows(recorder), Kind.FACT)}
     assert "inside torch.compile" in facts["probe.watch"]
 
 
@@ -342,6 +342,6 @@ def test_steps_of_the_wrapper_give_way_to_those_of_watch(tmp_path):
         watch(model, recorder=recorder)
         run(model, 5)
     found = rows(recorder)
-    sources = [row["data"] for row in of(found, events.FACT) if row["name"] == "run.step_source"]
+    sources = [row["data"] for row in of(found, Kind.FACT) if row["name"] == "run.step_source"]
     assert sources[-1] == '"watch"'
-    assert len(of(found, events.STEP)) >= 5
+    assert len(of(found, Kind.STEP)) >= 5

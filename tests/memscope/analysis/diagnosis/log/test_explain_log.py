@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from memscope import events
 from memscope.analysis.diagnosis.explanation import Explanation
 from memscope.analysis.diagnosis.log.explain import explain_message, explain_reading
 from memscope.analysis.diagnosis.recording.explain import explain_timeline
 from memscope.analysis.diagnosis.situation import lower_share, raise_share
+from memscope.events import Kind
 from memscope.interop.oom_log.formats.torch import OomMessage
 from memscope.interop.oom_log.reader import read_log
 from memscope.interop.oom_log.sizes import Size
@@ -360,7 +360,7 @@ def oom_row(limit: int, total: int = 8 * GIB, scope: str = "engine") -> Event:
         "total": total,
         "limit": limit,
     }
-    return event(events.OOM, 5, step=0, bytes=4 * MIB, data=data)
+    return event(Kind.OOM, 5, step=0, bytes=4 * MIB, data=data)
 
 
 def test_recording_whose_plan_did_not_fit_names_a_window_that_does() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from memscope import events
 from memscope.analysis.diagnosis.explanation import Explanation
 from memscope.analysis.diagnosis.recording.explain import explain_timeline, oom_sentence
 from memscope.cli.text.explanation import explanation_lines
+from memscope.events import Kind
 from tests.memscope.analysis.build import Event, event, fact, fold, state
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -32,20 +32,20 @@ def card(
 ) -> list[Event]:
     """Readings of one moment: ``free``, ``process``, ``allocated``, ``reserved``, in bytes."""
     reading_names = {"free": "nvml", "process": "nvml", "allocated": "torch", "reserved": "torch"}
-    rows = [event(events.SAMPLE, t_ns, name="nvml.total_bytes", bytes=total, device=device)]
+    rows = [event(Kind.SAMPLE, t_ns, name="nvml.total_bytes", bytes=total, device=device)]
     for name, size in held.items():
         reading_name = f"{reading_names[name]}.{name}_bytes"
-        rows.append(event(events.SAMPLE, t_ns, name=reading_name, bytes=size, device=device))
+        rows.append(event(Kind.SAMPLE, t_ns, name=reading_name, bytes=size, device=device))
     return rows
 
 
 def failure(text: str = CUBLAS, t_ns: int = AT, **fields: Any) -> Event:
     data = {"scope": "engine", "source": "exception", "error": text}
-    return event(events.OOM, t_ns, data=data, **fields)
+    return event(Kind.OOM, t_ns, data=data, **fields)
 
 
 def others(listed: object = OTHER, device: int = 0) -> Event:
-    return event(events.FACT, SECOND, name=f"nvml.others.{device}", data=listed)
+    return event(Kind.FACT, SECOND, name=f"nvml.others.{device}", data=listed)
 
 
 def explain(*rows: Event, split: int = 0) -> Explanation:
@@ -118,7 +118,7 @@ def test_no_share_follows_from_more_than_the_card_has() -> None:
 
 def test_cache_that_cannot_be_given_back_is_not_blamed() -> None:
     name = "torch.inactive_split_bytes"
-    splits = event(events.SAMPLE, AT - 2, name=name, bytes=48 * GIB - MIB, device=0)
+    splits = event(Kind.SAMPLE, AT - 2, name=name, bytes=48 * GIB - MIB, device=0)
     assert explain(*FILLED_BY_CACHE, splits, failure()).diagnosis == "shortage"
     pages = fact("torch.allocator", {"settings": "expandable_segments:True"})
     assert explain(pages, *FILLED_BY_CACHE, splits, failure()).diagnosis == "torch_cache"
@@ -147,7 +147,7 @@ def test_few_bytes_take_a_whole_page_of_the_driver() -> None:
 
 def test_readings_after_the_error_do_not_count() -> None:
     later = card(t_ns=AT + 1, free=70 * GIB, process=GIB, allocated=0, reserved=0)
-    gone = event(events.FACT, AT + 2, name="nvml.others.0", data={})
+    gone = event(Kind.FACT, AT + 2, name="nvml.others.0", data={})
     for split in (0, 1, 4):
         explanation = explain(others(), *FILLED_BY_OTHERS, failure(), *later, gone, split=split)
         assert "process 4242, vllm: 60.00 GiB" in explanation.why
@@ -259,7 +259,7 @@ def test_torchs_own_error_is_not_blamed_on_its_cache() -> None:
 def test_runtimes_reading_stands_in_for_nvml() -> None:
     rows = [
         fact("cuda.0", {"total_bytes": TOTAL, "name": "NVIDIA H100"}),
-        event(events.SAMPLE, AT - 9, name="mem_get_info.free_bytes", bytes=MIB, device=0),
+        event(Kind.SAMPLE, AT - 9, name="mem_get_info.free_bytes", bytes=MIB, device=0),
         *card(allocated=76 * GIB, reserved=76 * GIB)[1:],
     ]
     explanation = explain(*rows, failure())
@@ -270,7 +270,7 @@ def test_runtimes_reading_stands_in_for_nvml() -> None:
 def test_torchs_own_error_names_who_is_outside() -> None:
     amounts = {"free": 300 * MIB, "total": TOTAL, "allocated": 17 * GIB, "reserved": 18 * GIB}
     data = {"scope": "engine", "source": "observer", **amounts}
-    error = event(events.OOM, AT, bytes=2 * GIB, device=0, data=data)
+    error = event(Kind.OOM, AT, bytes=2 * GIB, device=0, data=data)
     named = explain(others(), *FILLED_BY_OTHERS, error)
     assert named.diagnosis == "outside"
     assert "Other processes on the card: process 4242, vllm: 60.00 GiB." in named.notes
@@ -287,7 +287,7 @@ def test_error_with_amounts_or_without_readings_is_as_in_a_log() -> None:
 
 
 def test_request_lost_later_leaves_the_readings() -> None:
-    lost = event(events.OOM, AT + 5, request=3, data={"scope": "request"})
+    lost = event(Kind.OOM, AT + 5, request=3, data={"scope": "request"})
     assert explain(others(), *FILLED_BY_OTHERS, failure(), lost).diagnosis == "outside"
 
 
@@ -309,7 +309,7 @@ def test_summary_says_the_same() -> None:
 )
 def test_hostile_facts_stay_text(listed: object) -> None:
     for number in ("0", "-1", "x", "9" * 500):
-        hostile = event(events.FACT, 1, name=f"nvml.others.{number}", data=listed)
+        hostile = event(Kind.FACT, 1, name=f"nvml.others.{number}", data=listed)
         explanation = explain(hostile, *FILLED_BY_OTHERS, failure())
         json.dumps(explanation.to_json(), allow_nan=False)
         shown = explanation_lines(explanation)

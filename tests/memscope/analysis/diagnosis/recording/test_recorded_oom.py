@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from memscope import events
 from memscope.analysis.diagnosis.explanation import Explanation
 from memscope.analysis.diagnosis.recording.explain import explain_timeline
 from memscope.analysis.diagnosis.recording.run import explain_run
@@ -19,6 +18,7 @@ from memscope.analysis.memory_map.recorded_map import recorded_map
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.cli.text.explanation import explanation_lines
+from memscope.events import Kind
 from memscope.interop.oom_log.formats.torch import OomMessage
 from memscope.interop.oom_log.reader import read_log
 from memscope.interop.snapshot.snapshot import ALLOCATED, check_snapshot
@@ -72,9 +72,7 @@ def error_row(text: str, stream: int = 0, *, t_ns: int = AT) -> Event:
     names = ("free", "total", "allocated", "reserved", "limit")
     amounts = {name: size.bytes for name in names if (size := getattr(message, name)) is not None}
     data = {"scope": "engine", "source": "observer", **amounts}
-    return event(
-        events.OOM, t_ns, bytes=message.requested.bytes, device=0, stream=stream, data=data
-    )
+    return event(Kind.OOM, t_ns, bytes=message.requested.bytes, device=0, stream=stream, data=data)
 
 
 def rows_of(name: str) -> list[Event]:
@@ -150,7 +148,7 @@ def test_recording_without_history_says_so() -> None:
 
 def test_segment_that_lost_a_block_is_left_out_and_said() -> None:
     rows = rows_of("shortage")
-    lost = next(i for i, row in enumerate(rows) if row["kind"] == events.BLOCK)
+    lost = next(i for i, row in enumerate(rows) if row["kind"] == Kind.BLOCK)
     found = recorded_map(fold(rows[:lost] + rows[lost + 1 :]))
     assert found is not None
     assert (found.left_out_segments, found.left_out_bytes) == (1, 512 * MIB)
@@ -184,12 +182,12 @@ def leak(steps: int = 40) -> list[Event]:
             level = (100 + 90 * step) * MIB
             at_ns = step * 10**8 + reading * 10**7
             for name in ("torch.allocated_bytes", "torch.reserved_bytes"):
-                rows.append(event(events.SAMPLE, at_ns, name=name, bytes=level, device=0))
-        rows.append(event(events.STEP, step * 10**8 + 9 * 10**7, step=step, duration_ns=10**8))
+                rows.append(event(Kind.SAMPLE, at_ns, name=name, bytes=level, device=0))
+        rows.append(event(Kind.STEP, step * 10**8 + 9 * 10**7, step=step, duration_ns=10**8))
     held = 4 * GIB - 300 * MIB
     data = {"scope": "engine", "source": "observer", "free": 300 * MIB, "total": 4 * GIB}
     data |= {"allocated": held, "reserved": held}
-    return [*rows, event(events.OOM, AT, bytes=500 * MIB, device=0, data=data)]
+    return [*rows, event(Kind.OOM, AT, bytes=500 * MIB, device=0, data=data)]
 
 
 def test_what_steps_kept_is_growth() -> None:
@@ -201,9 +199,9 @@ def test_what_steps_kept_is_growth() -> None:
 def test_growth_of_another_device_explains_nothing() -> None:
     *grown, last = leak()
     steady = [
-        row | {"device": 1, "bytes": GIB} if row["kind"] == events.SAMPLE else row for row in grown
+        row | {"device": 1, "bytes": GIB} if row["kind"] == Kind.SAMPLE else row for row in grown
     ]
-    of_other = [row for row in grown if row["kind"] == events.SAMPLE]
+    of_other = [row for row in grown if row["kind"] == Kind.SAMPLE]
     rows = sorted([*steady, *of_other], key=lambda row: row["t_ns"])
     assert explain([*rows, last | {"device": 1}]).diagnosis == "shortage"
     assert explain([*rows, last]).diagnosis == "growth"
@@ -215,7 +213,7 @@ def test_seconds_are_no_steps() -> None:
 
 
 def exception_row(text: str) -> Event:
-    return event(events.OOM, 9, data={"scope": "engine", "source": "exception", "error": text})
+    return event(Kind.OOM, 9, data={"scope": "engine", "source": "exception", "error": text})
 
 
 @pytest.mark.parametrize(
@@ -242,7 +240,7 @@ def settings_of(rows: list[Event], text: str = "MemoryError") -> list[str]:
 NO_GROUP = fact("cgroup", {"version": 2, "limit_bytes": None})
 LIMITED = fact("host.limits", {"address_space_bytes": 6_144_000_000})
 UNLIMITED = fact("host.limits", {"address_space_bytes": None})
-RESIDENT = event(events.SAMPLE, 5, name="host.rss_bytes", bytes=4331 * MIB)
+RESIDENT = event(Kind.SAMPLE, 5, name="host.rss_bytes", bytes=4331 * MIB)
 
 
 @pytest.mark.parametrize(
@@ -281,8 +279,8 @@ def host_rows(used: int, own: int, kills: int = 0) -> list[Event]:
     return [
         fact("cgroup", {"version": 2, "limit_bytes": 1000 * MIB}),
         fact("cgroup.events", {"oom_kill": kills}),
-        event(events.SAMPLE, 1, name="cgroup.used_bytes", bytes=used * MIB),
-        event(events.SAMPLE, 1, name="host.rss_bytes", bytes=own * MIB),
+        event(Kind.SAMPLE, 1, name="cgroup.used_bytes", bytes=used * MIB),
+        event(Kind.SAMPLE, 1, name="host.rss_bytes", bytes=own * MIB),
     ]
 
 
@@ -347,7 +345,7 @@ def test_hostile_rows_never_disturb(value: object) -> None:
     rows = rows_of("fragmented")
     for key in ("data", "frames", "state", "pool"):
         for row in rows:
-            if row["kind"] in (events.SEGMENT, events.BLOCK, events.FACT):
+            if row["kind"] in (Kind.SEGMENT, Kind.BLOCK, Kind.FACT):
                 broken = value if key == "data" else {**row["data"], key: value}
                 changed = [*rows, {**row, "data": broken, "t_ns": AT}]
                 explain(changed).to_json()
@@ -357,7 +355,7 @@ def test_hostile_rows_never_disturb(value: object) -> None:
 def test_rows_of_any_place_and_size_never_disturb() -> None:
     for field, value in (("address", 2**64 - 1), ("bytes", 2**62), ("bytes", -5), ("device", -1)):
         rows = [
-            {**row, field: value} if row["kind"] in (events.SEGMENT, events.BLOCK) else row
+            {**row, field: value} if row["kind"] in (Kind.SEGMENT, Kind.BLOCK) else row
             for row in rows_of("fragmented")
         ]
         explain(rows)
@@ -370,7 +368,7 @@ def process(rows: list[Event], pid: int, start_ns: int) -> tuple[Timeline, State
 
 
 def test_run_is_explained_by_the_process_that_failed_first() -> None:
-    well = [event(events.STEP, 5, step=0, duration_ns=1)]
+    well = [event(Kind.STEP, 5, step=0, duration_ns=1)]
     late, early = rows_of("shortage"), rows_of("fragmented")
     found = explain_run([process(well, 1, 0), process(late, 2, 900), process(early, 3, 100)])
     assert found.diagnosis == "fragmentation"
