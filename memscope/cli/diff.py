@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from memscope.analysis.comparison.difference import Change, Difference
     from memscope.analysis.limits.limits import Verdict
-    from memscope.reader.scanner import State
+    from memscope.reader.state import State
 
 _MOST = 10
 _TITLES = {"stack": "by call stack", "label": "by label", "stream": "by stream"}
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(args: argparse.Namespace) -> tuple[Difference, State]:
-    from memscope.reader.scanner import State
+    from memscope.reader.state import State, StateName
 
     kinds = [_kind(path) for path in (args.before, args.after)]
     if kinds[0] != kinds[1]:
@@ -70,7 +70,7 @@ def _read(args: argparse.Namespace) -> tuple[Difference, State]:
     if kinds[0] == "snapshot":
         from memscope.analysis.comparison.snapshots import diff_snapshots
 
-        return diff_snapshots(args.before, args.after), State("complete", 0, 0, 0, 0)
+        return diff_snapshots(args.before, args.after), State(StateName.COMPLETE, 0, 0, 0, 0)
     from memscope.analysis.comparison.recordings import diff_recordings
 
     before = read_summary(args.before, warm_up=args.warm_up)

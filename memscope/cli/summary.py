@@ -79,7 +79,7 @@ def summary_lines(
         [f"verdicts{note}", *verdict_lines(summary.verdicts)],
         _without_value(own, is_applicable=True),
         _without_value(own, is_applicable=False),
-        ["notes", *(f"  {clean(sentence)}" for sentence in summary.sentences)],
+        ["notes", *(f"  {clean(sentence.text)}" for sentence in summary.sentences)],
     ]
     lines: list[str] = []
     for block in blocks:

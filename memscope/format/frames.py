@@ -21,7 +21,7 @@ from memscope.format.arrow import WRITE_OPTIONS, pa
 MARKER = b"\xff\xff\xff\xff"
 END = MARKER + b"\x00\x00\x00\x00"
 TAG_KEY = b"memscope.frame"
-HEADER_KEY = b"memscope.format.header"
+HEADER_KEY = b"memscope.header"
 MAX_METADATA_BYTES = 1 << 20
 MAX_FRAME_BYTES = 1 << 28
 

@@ -20,7 +20,7 @@ from memscope.format.frames import Frame
 from memscope.format.header import Header, Segment
 from memscope.format.segment_names import next_name, possible_segments, thin_name
 from memscope.reader.scanner import CHUNK_BYTES, Scanner
-from memscope.reader.state import State
+from memscope.reader.state import State, StateName
 
 ATTEMPTS = 5  # at opening a chain whose writer begins its next segment meanwhile
 
@@ -46,7 +46,7 @@ class Chain:
         self._is_followed = is_followed
         self._scanners, self._unreadable = _open_all(self.path)
         self._index = 0
-        self._passed = State("", 0, 0, 0, sum(self._unreadable.values()))
+        self._passed = State(StateName.COMPLETE, 0, 0, 0, sum(self._unreadable.values()))
         self._is_head_repeated = False
         self._enter(None)
 
@@ -232,7 +232,7 @@ def _add(passed: State, now: State) -> State:
     is_damaged = passed.lost_rows or passed.lost_bytes
     return replace(
         passed,
-        name="damaged" if is_damaged else now.name,
+        name=StateName.DAMAGED if is_damaged else now.name,
         batches=passed.batches + now.batches,
         rows=passed.rows + now.rows,
         lost_rows=passed.lost_rows + now.lost_rows,

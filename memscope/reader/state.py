@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from memscope.text import clean
 from memscope.units import format_seconds
 
 MAX_NAMES = 3
+
+
+class StateName(StrEnum):
+    """How whole a recording can be."""
+
+    RUNNING = "running"  # its writer holds the lock
+    COMPLETE = "complete"  # it has its end mark
+    CUT = "cut"  # neither: the program was killed or crashed
+    DAMAGED = "damaged"  # bytes of it are not what was written
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +30,7 @@ class State:
     ``left_out``: names of files of the same run that cannot be read.
     """
 
-    name: str
+    name: StateName
     batches: int
     rows: int
     lost_rows: int
@@ -38,7 +48,7 @@ class State:
     @property
     def lacks_events(self) -> bool:
         """Whether the recording itself does, whatever else is of its run."""
-        return self.name in ("cut", "damaged")
+        return self.name in (StateName.CUT, StateName.DAMAGED)
 
     def __str__(self) -> str:
         return f"{self._others}{self._own}"
@@ -47,10 +57,10 @@ class State:
     def _own(self) -> str:
         """Of the recording itself."""
         read = f"{self.rows:,} events read in {self.batches:,} batches{self._kept}"
-        if self.name == "damaged":
+        if self.name is StateName.DAMAGED:
             lost = f"{self.lost_rows:,} events" if self.lost_rows else f"{self.lost_bytes:,} bytes"
             return f"damaged: {read}, {lost} lost"
-        if self.name == "cut":
+        if self.name is StateName.CUT:
             return f"cut: the program ended before the recording was closed; {read}"
         return f"{self.name}: {read}"
 
@@ -78,10 +88,10 @@ class State:
         return f" ({', '.join(words)}; all there is from {since} on)"
 
 
-def decide_state(*, is_locked: bool, has_end: bool, has_damage: bool) -> str:
+def decide_state(*, is_locked: bool, has_end: bool, has_damage: bool) -> StateName:
     """The one place where a recording's state is named."""
     if has_damage:
-        return "damaged"
+        return StateName.DAMAGED
     if is_locked:
-        return "running"
-    return "complete" if has_end else "cut"
+        return StateName.RUNNING
+    return StateName.COMPLETE if has_end else StateName.CUT

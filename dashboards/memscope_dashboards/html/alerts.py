@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memscope.analysis.summary.summary import Summary
 from memscope.analysis.timeline.timeline import OutOfMemory, Timeline
+from memscope.reader.state import StateName
 from memscope.units import format_bytes
 from memscope_dashboards.html.markup import escape
 
@@ -13,7 +14,7 @@ def render_alerts(summary: Summary, timeline: Timeline) -> str:
     boxes = [_out_of_memory(oom) for oom in timeline.ooms if oom.scope == "engine"][:1]
     if summary.state.is_partial:
         boxes.append(_partial(summary))
-    elif summary.state.name == "running":
+    elif summary.state.name is StateName.RUNNING:
         text = "The program had not ended when this page was made, so its metrics may still change."
         boxes.append(_box("Still being recorded", text, "warn"))
     if summary.batches < summary.state.batches:

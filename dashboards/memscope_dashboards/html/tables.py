@@ -8,6 +8,7 @@ from memscope.analysis.limits.limits import Verdict
 from memscope.analysis.metrics.metric import Metric
 from memscope.analysis.metrics.table import find_definition
 from memscope.analysis.summary.absent import absent_defaults, unjudged_words
+from memscope.analysis.summary.sentence import Sentence
 from memscope.analysis.summary.summary import Summary
 from memscope.units import format_value
 from memscope_dashboards.html.markup import escape
@@ -62,8 +63,8 @@ def _headline(judged: Iterable[Verdict]) -> str:
     return "Every limit that could be judged holds" if by_verdict else "No limit could be judged"
 
 
-def _sentences(sentences: Iterable[str]) -> str:
-    items = "".join(f"<li>{escape(sentence, limit=2000)}</li>" for sentence in sentences)
+def _sentences(sentences: Iterable[Sentence]) -> str:
+    items = "".join(f"<li>{escape(sentence.text, limit=2000)}</li>" for sentence in sentences)
     return f'<ul class="sentences">{items}</ul>' if items else ""
 
 

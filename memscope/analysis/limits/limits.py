@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import lru_cache
 
 from memscope.analysis.limits.written_value import (
@@ -30,8 +31,16 @@ from memscope.errors import MemscopeError
 from memscope.reader.scanner import State
 from memscope.text import clean
 
-PASS, WARN, FAIL = "pass", "warn", "fail"
-NOT_MEASURED, NOT_APPLICABLE = "not measured", "not applicable"
+
+class Outcome(StrEnum):
+    """What a verdict can be; the values are what people read."""
+
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
+    NOT_MEASURED = "not measured"
+    NOT_APPLICABLE = "not applicable"
+
 
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
@@ -89,7 +98,7 @@ class Verdict:
     metric: str
     value: float | None
     unit: str
-    verdict: str
+    verdict: Outcome
     reason: str | None
     advice: str
     is_named: bool
@@ -204,9 +213,18 @@ def breaking(verdicts: Sequence[Verdict], measured: Collection[str] = ()) -> tup
     return tuple(
         verdict
         for verdict in named or verdicts
-        if verdict.verdict == FAIL
-        or (verdict.verdict == NOT_MEASURED and verdict.is_named and verdict.limit not in measured)
+        if verdict.verdict == Outcome.FAIL
+        or (
+            verdict.verdict == Outcome.NOT_MEASURED
+            and verdict.is_named
+            and verdict.limit not in measured
+        )
     )
+
+
+def _is_unmeasured(verdict: Verdict, measured: Collection[str]) -> bool:
+    is_missing = verdict.verdict is Outcome.NOT_MEASURED and verdict.is_named
+    return is_missing and verdict.limit not in measured
 
 
 def measured_limits(processes: Iterable[Sequence[Verdict]]) -> frozenset[str]:
@@ -257,7 +275,7 @@ def _judge_one(metrics: Mapping[str, Metric], limit: Limit, *, is_named: bool) -
     if is_per_second(limit.unit) and is_a_step and metric.value is not None:
         metric = Metric(metric.name, None, metric.unit, _A_SECOND_OF_STEPS)
     verdict, reason = _compare(metric, limit)
-    advice = _advice(limit.quantity) if verdict in (WARN, FAIL) else ""
+    advice = _advice(limit.quantity) if verdict in (Outcome.WARN, Outcome.FAIL) else ""
     return Verdict(
         limit.text,
         limit.metric,
@@ -283,13 +301,15 @@ def _advice(quantity: Quantity) -> str:
     return _SEE_GROWTH if is_growth else _SEE_PEAK
 
 
-def _compare(metric: Metric, limit: Limit) -> tuple[str, str | None]:
+def _compare(metric: Metric, limit: Limit) -> tuple[Outcome, str | None]:
     if metric.value is None:
-        return (NOT_MEASURED if metric.is_applicable else NOT_APPLICABLE), metric.reason
+        return (
+            Outcome.NOT_MEASURED if metric.is_applicable else Outcome.NOT_APPLICABLE
+        ), metric.reason
     if metric.is_negligible and limit.is_default:
-        return PASS, metric.reason
+        return Outcome.PASS, metric.reason
     if not limit.is_kept_by(metric.value):
-        return FAIL, None
+        return Outcome.FAIL, None
     if limit.warn is not None and not limit.warn.is_kept_by(metric.value):
-        return WARN, f"close to the limit: not {limit.warn.comparison} {limit.warn.value:g}"
-    return PASS, None
+        return Outcome.WARN, f"close to the limit: not {limit.warn.comparison} {limit.warn.value:g}"
+    return Outcome.PASS, None

@@ -19,6 +19,7 @@ from memscope.analysis.metrics.growth import (
     unit_measured,
 )
 from memscope.analysis.metrics.metric import Highest, Missing, Negligible
+from memscope.analysis.summary.sentence import Sentence, SentenceKind
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.units import format_bytes, format_seconds
 
@@ -28,7 +29,7 @@ SMALL_RISE = 64 << 20  # bytes over the run: a cache or a host that grows by les
 OFTEN = 0.05  # flushes a step
 
 
-def write_allocator_sentences(timeline: Timeline) -> Iterator[str]:
+def write_allocator_sentences(timeline: Timeline) -> Iterator[Sentence]:
     """A leak, memory that grows outside torch or on the host, fragmentation, flushes."""
     yield from _leaks(timeline)
     yield from _host_growth(timeline)
@@ -36,34 +37,37 @@ def write_allocator_sentences(timeline: Timeline) -> Iterator[str]:
     yield from _flushes(timeline)
 
 
-def _leaks(timeline: Timeline) -> Iterator[str]:
+def _leaks(timeline: Timeline) -> Iterator[Sentence]:
     full = time_until_full(timeline)
     until = ""
     if isinstance(full, Highest):
         until = f"; {full.place or 'the device'} is full in {format_seconds(full.value)}"
     for device, growth in _plain_growth(timeline, "allocated"):
         less_kv = ", known KV left out" if "model.kv_bytes" in timeline.series else ""
-        yield (
+        text = (
             f"Leak: allocated memory{_place(timeline, device)} grows by "
             f"{_a_step(timeline, growth)} (growth.allocated{less_kv}): something is kept from each "
             f"step to the next{until}."
         )
+        yield Sentence(SentenceKind.LEAK, text)
     for device, growth in _plain_growth(timeline, "outside"):
-        yield (
+        text = (
             f"Leak outside torch: the process grows{_place(timeline, device)} by "
             f"{_a_step(timeline, growth)} beyond what torch reserves (growth.outside): a library "
             f"allocates by itself{until}."
         )
+        yield Sentence(SentenceKind.LEAK_OUTSIDE_TORCH, text)
 
 
-def _host_growth(timeline: Timeline) -> Iterator[str]:
+def _host_growth(timeline: Timeline) -> Iterator[Sentence]:
     for readings in timeline.readings_of("host.rss_bytes").values():
         growth = measure_growth(timeline, readings.series)
         if isinstance(growth, Growth) and growth.is_plain and growth.rise_bytes >= SMALL_RISE:
-            yield (
+            text = (
                 f"Host memory: this process's RSS grows by {_a_step(timeline, growth)} "
                 "(host.rss_bytes.growth): something is kept, or more of a mapped file is read."
             )
+            yield Sentence(SentenceKind.HOST_GROWTH, text)
 
 
 def _plain_growth(timeline: Timeline, kind: str) -> list[tuple[int, Growth]]:
@@ -77,7 +81,7 @@ def _place(timeline: Timeline, device: int) -> str:
     return f" on cuda:{device}" if len(timeline.counters) > 1 else ""
 
 
-def _fragmentation(timeline: Timeline) -> Iterator[str]:
+def _fragmentation(timeline: Timeline) -> Iterator[Sentence]:
     ratio = cache_ratio(timeline)
     if isinstance(ratio, Missing):
         return
@@ -96,12 +100,13 @@ def _fragmentation(timeline: Timeline) -> Iterator[str]:
     unused = None if device is None else unused_on(timeline, device)
     if device is None or unused is None:
         return
-    yield (
+    text = (
         f"Fragmentation: {unused.ratio:.0%} of what torch reserves{_place(timeline, device)} "
         f"({format_bytes(unused.bytes)}{more.get(device, '')}) is free within steps but does not "
         "fit what is asked for (allocator.cache_ratio): sizes vary. "
         f"{_fragmentation_advice(timeline)}"
     )
+    yield Sentence(SentenceKind.FRAGMENTATION, text)
 
 
 def _fragmentation_advice(timeline: Timeline) -> str:
@@ -117,17 +122,18 @@ def _is_used_at_peak(timeline: Timeline) -> bool:
     return allocated is not None and allocated.peak >= USED_SHARE * reserved.peak
 
 
-def _flushes(timeline: Timeline) -> Iterator[str]:
+def _flushes(timeline: Timeline) -> Iterator[Sentence]:
     count, steps = flushes_in_steps(timeline), len(timeline.measured_steps)
     if isinstance(count, Missing) or count < OFTEN * steps or not count:
         return
     flushes = find_flushes(timeline)
-    yield (
+    text = (
         f"torch.cuda.empty_cache() ran {count:,.0f} times in {steps:,} steps "
         f"(allocator.flushes_in_steps), mostly from {_short(flushes.caller)}: each took "
         f"{format_seconds(flushes.mean_ns / 1e9)} and gave back {format_bytes(flushes.mean_bytes)} "
         "that the next step asks the driver for again. Take it out of the loop."
     )
+    yield Sentence(SentenceKind.FLUSHES, text)
 
 
 def _a_step(timeline: Timeline, growth: Growth) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from memscope.analysis.diagnosis.recording.explain import oom_sentence
 from memscope.analysis.diagnosis.recording.killed import host_full
 from memscope.analysis.metrics.memory import find_device
 from memscope.analysis.metrics.metric import Missing
 from memscope.analysis.metrics.residency import analyse_residency, wait_ms_per_step
 from memscope.analysis.summary.allocator_sentences import write_allocator_sentences
+from memscope.analysis.summary.sentence import Sentence, SentenceKind
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.format.header import SEGMENT_FACT
 from memscope.plan import POLICIES, Needs, Plan, Window, advice
@@ -17,25 +20,30 @@ from memscope.units import format_bytes, format_seconds, format_value
 PARTS = ("slab_bytes", "head_bytes", "kv_bytes", "fixed_bytes", "headroom_bytes")
 
 
-def write_sentences(timeline: Timeline, state: State) -> tuple[str, ...]:
+def write_sentences(timeline: Timeline, state: State) -> tuple[Sentence, ...]:
     """What a reader of this recording should know, most pressing first."""
     killed = host_full(timeline, state)
-    found = (
-        _stopped(timeline),
-        killed.sentence if killed else None,
-        _out_of_memory(timeline),
-        *write_allocator_sentences(timeline),
-        _given_back(timeline),
-        _no_step(timeline),
-        _useless_keep(timeline),
-        _fits(timeline),
-        _dropped(timeline),
-        _refused(timeline),
-        _older(timeline),
-        _unknown(timeline),
-        _ignored(timeline),
+    pressing = (
+        (SentenceKind.RECORDING_STOPPED, _stopped(timeline)),
+        (SentenceKind.KILLED, killed.sentence if killed else None),
+        (SentenceKind.OUT_OF_MEMORY, _out_of_memory(timeline)),
     )
-    return tuple(sentence for sentence in found if sentence)
+    other = (
+        (SentenceKind.RELEASED_AT_END, _released_at_end(timeline)),
+        (SentenceKind.NO_STEP, _no_step(timeline)),
+        (SentenceKind.USELESS_KEEP, _useless_keep(timeline)),
+        (SentenceKind.MODEL_FITS, _fits(timeline)),
+        (SentenceKind.DROPPED_EVENTS, _dropped(timeline)),
+        (SentenceKind.REFUSED_EVENTS, _refused(timeline)),
+        (SentenceKind.OLD_EVENTS, _older(timeline)),
+        (SentenceKind.UNKNOWN_EVENTS, _unknown(timeline)),
+        (SentenceKind.IGNORED_EVENTS, _ignored(timeline)),
+    )
+    return (*_said(pressing), *write_allocator_sentences(timeline), *_said(other))
+
+
+def _said(found: Iterable[tuple[SentenceKind, str | None]]) -> Iterator[Sentence]:
+    return (Sentence(kind, text) for kind, text in found if text)
 
 
 def _stopped(timeline: Timeline) -> str | None:
@@ -74,7 +82,7 @@ def _out_of_memory(timeline: Timeline) -> str | None:
     )
 
 
-def _given_back(timeline: Timeline) -> str | None:
+def _released_at_end(timeline: Timeline) -> str | None:
     """The ledger is of the end, where a program that closes in order holds nothing."""
     driver, device = timeline.driver, find_device(timeline)
     is_gpu = device is not None and not device.is_host

@@ -18,6 +18,7 @@ from memscope.analysis.metrics.memory import (
     name_devices,
 )
 from memscope.analysis.metrics.metric import Metric
+from memscope.analysis.summary.sentence import Sentence
 from memscope.analysis.summary.sentences import write_sentences
 from memscope.analysis.timeline.layers import LayerMemory
 from memscope.analysis.timeline.timeline import Timeline
@@ -43,7 +44,7 @@ class Summary:
     facts: Mapping[str, Any]
     metrics: Mapping[str, Metric]
     verdicts: tuple[Verdict, ...]
-    sentences: tuple[str, ...]
+    sentences: tuple[Sentence, ...]
     ledgers: tuple[Ledger, ...]
     layers: tuple[LayerMemory, ...]
     devices: Mapping[int, Device]
@@ -107,7 +108,7 @@ class Summary:
             "limits": [_verdict(verdict) for verdict in self.verdicts],
             "ledger": [ledger.to_json() for ledger in self.ledgers],
             "layers": [layer.to_json() for layer in self.layers],
-            "sentences": list(self.sentences),
+            "sentences": [sentence.as_json() for sentence in self.sentences],
         }
 
 

@@ -25,6 +25,7 @@ from memscope.interop.perfetto.places import (
     find_place,
     find_unit,
 )
+from memscope.reader.state import StateName
 
 if TYPE_CHECKING:
     from memscope.format.header import Header
@@ -111,7 +112,7 @@ class TraceWriter:
     def end(self) -> bytes:
         """A moment that says where a recording stops that has no end."""
         state = self._state
-        lanes = None if state.name == "complete" else self._find_lanes(RECORDING, -1)
+        lanes = None if state.name is StateName.COMPLETE else self._find_lanes(RECORDING, -1)
         if lanes is not None:
             lost = {"lost_rows": state.lost_rows, "lost_bytes": state.lost_bytes}
             label = Label(f"recording {state.name}", "state", {"state": str(state), **lost})

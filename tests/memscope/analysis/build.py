@@ -9,7 +9,8 @@ from memscope.analysis.timeline.timeline import Timeline
 from memscope.events import COLUMNS, KINDS, Kind
 from memscope.format.frames import event_schema
 from memscope.format.header import FORMAT, Header
-from memscope.reader.scanner import Batch, State
+from memscope.reader.scanner import Batch
+from memscope.reader.state import State, StateName
 from memscope.recorder.rows import encode_rows
 
 HEADER = Header(
@@ -59,4 +60,4 @@ def fold(rows: Sequence[Event], *, warmup_steps: int | None = None, split: int =
 
 def state(name: str = "complete") -> State:
     """A state of that name."""
-    return State(name=name, batches=1, rows=10, lost_rows=0, lost_bytes=0)
+    return State(name=StateName(name), batches=1, rows=10, lost_rows=0, lost_bytes=0)

@@ -473,4 +473,4 @@ def test_an_event_that_cannot_be_encoded_is_left_out_and_counted(tmp_path: Path)
     assert timeline.fact("recorder.refused", "rows") == 3
     assert 10 < len(timeline.fact("recorder.refused", "reason")) <= 200
     sentences = write_sentences(timeline, recording.state)
-    assert any(text.startswith("3 events that the program emitted") for text in sentences)
+    assert any(each.text.startswith("3 events that the program emitted") for each in sentences)

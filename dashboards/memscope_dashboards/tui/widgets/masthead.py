@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memscope.analysis.metrics.memory import Device
+from memscope.analysis.summary.sentence import Sentence, Severity
 from memscope.analysis.summary.summary import Summary
+from memscope.reader.state import StateName
 from memscope.text import clean
 from memscope.units import format_bytes, format_seconds
 from memscope_dashboards.tui.feed import Snapshot
@@ -63,7 +65,9 @@ def state_span(snapshot: Snapshot) -> Span:
         return ("◌ reading", "notice")
     if state.lacks_events:
         return (f" {state.name.upper()} ", "alarm")
-    return ("● running", "running") if state.name == "running" else ("■ complete", "complete")
+    return (
+        ("● running", "running") if state.name is StateName.RUNNING else ("■ complete", "complete")
+    )
 
 
 def age_line(snapshot: Snapshot, *, is_short: bool) -> Line:
@@ -71,7 +75,7 @@ def age_line(snapshot: Snapshot, *, is_short: bool) -> Line:
     if snapshot.age_s is None:
         return (("no event yet", "dim"),)
     assert snapshot.summary is not None
-    is_running = snapshot.summary.state.name == "running"
+    is_running = snapshot.summary.state.name is StateName.RUNNING
     role = "warn" if is_running and snapshot.age_s > STALE_S else "text"
     label = "newest " if is_short else "newest event "
     return ((label, "dim"), (f"{format_age(snapshot.age_s)} ago", role))
@@ -137,12 +141,12 @@ def alarms(snapshot: Snapshot) -> list[tuple[str, str]]:
         found.append((clean(snapshot.problem, 240), "notice"))
     if summary is not None and summary.state.is_partial and not snapshot.is_catching_up:
         found.append((f"PARTIAL, so metrics may miss events. {summary.state}", "alarm"))
-    return found + [(clean(sentence, 240), "alarm") for sentence in pressing(snapshot)]
+    return found + [(clean(sentence.text, 240), "alarm") for sentence in pressing(snapshot)]
 
 
-def pressing(snapshot: Snapshot) -> tuple[str, ...]:
-    """Sentences of the summary that stand at the top: out of memory, recording stopped."""
+def pressing(snapshot: Snapshot) -> tuple[Sentence, ...]:
+    """Sentences that stand at the top: alarms."""
     if snapshot.summary is None:
         return ()
-    heads = ("Out of memory", "The recording stopped")
-    return tuple(text for text in snapshot.summary.sentences if text.startswith(heads))
+    sentences = snapshot.summary.sentences
+    return tuple(each for each in sentences if each.severity is Severity.ALARM)

@@ -38,7 +38,8 @@ class Verdicts(LinesWidget):
         possible = [each for each in snapshot.summary.verdicts if each not in absent]
         verdicts = sorted(possible, key=lambda each: ORDER.index(each.verdict))
         lines = [rule("Verdicts", tally(verdicts), width)]
-        notes = [text for text in snapshot.summary.sentences if text not in pressing(snapshot)]
+        alarms = pressing(snapshot)
+        notes = [each.text for each in snapshot.summary.sentences if each not in alarms]
         urgent = [each for each in verdicts if each.verdict in ("fail", "warn")]
         for verdict in urgent:
             lines += self._verdict_lines(verdict, width)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memscope.reader.state import StateName
 from memscope.units import format_bytes
 
 if TYPE_CHECKING:
     from memscope.analysis.timeline.timeline import Timeline
-    from memscope.reader.scanner import State
+    from memscope.reader.state import State
 
 FULL_SHARE = 0.95
 OWN_SHARE = 0.5  # of the limit: what the kernel cannot give back by dropping cached files
@@ -46,7 +47,12 @@ def host_full(timeline: Timeline, state: State) -> HostFull | None:
     """The last readings of a program that was cut off at its limit; None where it was not."""
     limit = timeline.count_fact("cgroup", "limit_bytes")
     used = timeline.latest("cgroup.used_bytes")
-    if state.name != "cut" or not limit or used is None or used.value < FULL_SHARE * limit:
+    if (
+        state.name is not StateName.CUT
+        or not limit
+        or used is None
+        or used.value < FULL_SHARE * limit
+    ):
         return None
     own = timeline.latest("host.rss_bytes")
     return HostFull(

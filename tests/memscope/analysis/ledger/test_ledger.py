@@ -13,9 +13,11 @@ from memscope.analysis.ledger.ledger import Ledger, make_ledgers
 from memscope.analysis.ledger.lines import ABSENT, PARTIAL, Line
 from memscope.analysis.summary.sentences import write_sentences
 from memscope.analysis.summary.summary import summarize
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.cli.summary import summary_lines
 from memscope.events import Kind
 from memscope.format.header import SEGMENT_FACT
+from memscope.reader.state import State
 from tests.memscope.analysis.build import Event, event, fact, fold, state
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.analysis.torch_runs import GIB, GPU, MIB, TOTAL, sample
@@ -303,15 +305,19 @@ def test_readings_before_the_last_driver_call_say_so():
     assert early.coverage.get(PARTIAL, ()) == (early.find("rounding"),)
 
 
+def texts(timeline: Timeline, state: State) -> list[str]:
+    return [each.text for each in write_sentences(timeline, state)]
+
+
 def test_what_was_given_back_before_the_end_is_shown_at_the_peak():
     calls = [event(Kind.DEVICE_MALLOC, at, bytes=GIB) for at in (5, 6)]
-    held = write_sentences(fold([*program(), *calls]), state())
+    held = texts(fold([*program(), *calls]), state())
     assert not any("--at peak" in each for each in held)
     free = event(Kind.DEVICE_FREE, 7, bytes=GIB)
     assert (
         "Driver calls of this program held 2.00 GiB at the most, 0 B at the end: --at peak shows "
         "where memory was."
-    ) in write_sentences(fold([*program(), *calls, free, free]), state())
+    ) in texts(fold([*program(), *calls, free, free]), state())
 
 
 def test_a_peak_that_driver_calls_do_not_tell_is_no_sentence():
@@ -319,7 +325,7 @@ def test_a_peak_that_driver_calls_do_not_tell_is_no_sentence():
     free = event(Kind.DEVICE_FREE, 7, bytes=GIB)
     older = fact(SEGMENT_FACT, {"driver": {"pool": [9 * GIB, 9]}})
     for rows in ([free], [older, *[free] * 8]):
-        found = write_sentences(fold([*program(), *rows]), state())
+        found = texts(fold([*program(), *rows]), state())
         assert not any("--at peak" in each for each in found)
 
 

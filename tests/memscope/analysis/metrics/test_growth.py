@@ -32,7 +32,7 @@ def value(rows: list[Event], name: str) -> float | None:
 
 
 def sentences(rows: list[Event]) -> str:
-    return "\n".join(summarize(fold(rows), state()).sentences)
+    return "\n".join(map(str, summarize(fold(rows), state()).sentences))
 
 
 def flat(size: int):

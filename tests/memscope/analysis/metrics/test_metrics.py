@@ -23,7 +23,7 @@ def value(rows: list[Event], name: str) -> float | None:
 
 
 def sentences(rows: list[Event]) -> str:
-    return "\n".join(summarize(fold(rows), state()).sentences)
+    return "\n".join(map(str, summarize(fold(rows), state()).sentences))
 
 
 def test_an_empty_recording_measures_nothing_and_calls_nothing_healthy() -> None:
@@ -31,7 +31,7 @@ def test_an_empty_recording_measures_nothing_and_calls_nothing_healthy() -> None
     assert {metric.value for metric in summary.metrics.values()} == {None}
     assert {verdict.verdict for verdict in summary.verdicts} <= {"not measured", "not applicable"}
     assert all(metric.reason for metric in summary.metrics.values())
-    assert "No step has ended" in summary.sentences[0]
+    assert "No step has ended" in summary.sentences[0].text
 
 
 def test_peak_ignores_freed_blocks() -> None:

@@ -165,7 +165,7 @@ def test_impossible_layers_are_left_out_and_counted(layer: int) -> None:
     assert timeline.ignored_rows == 1
     assert find_layer_states(timeline).states == ()
     assert any(
-        "1 events are in no metric" in text for text in summarize(timeline, state()).sentences
+        "1 events are in no metric" in text.text for text in summarize(timeline, state()).sentences
     )
 
 

@@ -22,7 +22,7 @@ from memscope.interop.oom_log.formats.torch import OomMessage
 from memscope.interop.oom_log.reader import read_log
 from memscope.interop.oom_log.sizes import Size
 from memscope.plan import Needs, Plan, Window
-from memscope.reader.scanner import State
+from memscope.reader.state import State, StateName
 from tests.memscope.analysis.build import Event, event, fact, fold
 from tests.memscope.interop.oom_log.messages import FORMS, Amounts, amounts, pools_form, retry_form
 from tests.memscope.interop.oom_log.test_log_reader import EXAMPLE
@@ -30,7 +30,7 @@ from tests.paths import DATA
 
 CASES = sorted((DATA / "oom").glob("*.txt"))
 GIB, MIB = 2**30, 2**20
-COMPLETE = State("complete", 1, 1, 0, 0)
+COMPLETE = State(StateName.COMPLETE, 1, 1, 0, 0)
 
 
 def explain(text: str) -> Explanation:
@@ -397,7 +397,7 @@ def test_lost_requests_alone_are_a_budget() -> None:
 
 
 def test_recording_without_an_error_has_no_diagnosis() -> None:
-    explanation = explain_timeline(fold(plan_facts(GIB)), State("cut", 1, 1, 0, 0))
+    explanation = explain_timeline(fold(plan_facts(GIB)), State(StateName.CUT, 1, 1, 0, 0))
     assert explanation.diagnosis is None
     assert "partial" in " ".join(explanation.notes)
 

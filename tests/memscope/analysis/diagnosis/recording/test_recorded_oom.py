@@ -23,14 +23,14 @@ from memscope.interop.oom_log.formats.torch import OomMessage
 from memscope.interop.oom_log.reader import read_log
 from memscope.interop.snapshot.snapshot import ALLOCATED, check_snapshot
 from memscope.probes.torch.allocator_map import emit_map
-from memscope.reader.scanner import State
+from memscope.reader.state import State, StateName
 from tests.fakes import ListRecorder
 from tests.memscope.analysis.build import Event, event, fact, fold
 from tests.paths import DATA
 
 CASES = DATA / "snapshots"
-COMPLETE = State("complete", 1, 1, 0, 0)
-CUT = State("cut", 1, 1, 0, 0)
+COMPLETE = State(StateName.COMPLETE, 1, 1, 0, 0)
+CUT = State(StateName.CUT, 1, 1, 0, 0)
 MIB, GIB = 1 << 20, 1 << 30
 AT = 7_000_000_000
 # Of these the map still stands in the dump as it stood at the error; growth has a test of its own.
@@ -316,9 +316,9 @@ def test_nothing_is_claimed_without_proof(rows: list[Event], state: State) -> No
 
 def test_summary_says_killed_and_why_memory_ran_out() -> None:
     killed = summarize(fold(host_rows(990, 900)), CUT).sentences
-    assert killed[0].startswith("Killed; host memory was at 99 % of its limit")
+    assert killed[0].text.startswith("Killed; host memory was at 99 % of its limit")
     (first, *_) = summarize(fold(rows_of("fragmented")), COMPLETE).sentences
-    assert first == f"Out of memory. {explain(rows_of('fragmented')).why}"
+    assert first.text == f"Out of memory. {explain(rows_of('fragmented')).why}"
 
 
 def test_partial_recording_is_marked() -> None:
