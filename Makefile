@@ -1,4 +1,10 @@
-# make demo | make test | make check | make setup | make clean
+# make demo        run and show the example
+# make test        all tests but the slow ones: 5 minutes on two idle cores
+# make test-slow   the slow ones: storms of processes, sessions within sessions, every bit flipped
+# make test-all    everything; so does plain "pytest", on one core
+# make check       ruff, ruff format, mypy, import-linter
+# make setup       install memscope with all extras into .venv
+#
 #   CONSTRAINTS=FILE   versions to install ("" for the newest)
 #   PYTHON=python3.12  the Python (3.11 or newer) that .venv is made from
 #   TORCH_INDEX=URL    one more package index, for another build of torch
@@ -32,17 +38,22 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PIP_OPTIONS := $(if $(CONSTRAINTS),-c "$(CONSTRAINTS)") \
 	$(if $(TORCH_INDEX),--extra-index-url "$(TORCH_INDEX)")
 
-.PHONY: demo test check setup clean FORCE
+.PHONY: demo test test-slow test-all model check setup clean FORCE
 
 demo: $(STAMP)
 	@$(BIN)/memscope demo $(ARGS)
 
-test: $(STAMP)
+# ARGS comes last, so that ARGS="-m gpu" chooses instead of the tier's own -m.
+test: CHOSEN := -m "not slow"
+test-slow: CHOSEN := -m slow
+test test-slow test-all: model
+	@echo "memscope: running the tests"
+	@$(BIN)/python -m pytest -n auto $(CHOSEN) $(ARGS)
+
+model: $(STAMP)
 	@echo "memscope: fetching the real model, unless it is there"
 	@$(BIN)/python -c $(FETCH) 2>/dev/null \
 		|| echo "memscope: it cannot be had here; the tests that need it are skipped and say why"
-	@echo "memscope: running the tests"
-	@$(BIN)/python -m pytest -n 2 $(ARGS)
 
 check: $(STAMP)
 	@echo "memscope: ruff check"

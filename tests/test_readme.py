@@ -62,8 +62,8 @@ def test_recording_example_runs(tmp_path: Path) -> None:
     assert (tmp_path / "run.mscope").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.model
-@pytest.mark.long
 def test_marker_example_says_what_it_shows(tmp_path: Path) -> None:
     from memscope.errors import MemscopeError
     from memscope_runners.checkpoint.fetch import open_model

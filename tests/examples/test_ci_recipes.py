@@ -115,6 +115,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return os.environ | identity | {"PATH": os.pathsep.join(places)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKFLOWS)
 def test_the_cpu_job_passes_and_breaks_its_limits(
     name: str, tmp_path: Path, environment: dict[str, str]
@@ -135,6 +136,7 @@ def test_the_cpu_job_passes_and_breaks_its_limits(
     assert done.returncode == 1, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "tolerance", "code"),
     [(1000, "5%", 0), (1050, "5%", 0), (1200, "5%", 1), (1200, "1", 0)],

@@ -34,6 +34,7 @@ def run_example(name: str, path: Path, *options: str) -> dict[str, Any]:
     return summary
 
 
+@pytest.mark.slow
 def test_generate_has_a_step_a_token_and_its_kv_is_no_leak(tmp_path):
     summary = run_example("generate", tmp_path / "run.mscope")
     assert summary["steps"] == 3 * 64
@@ -48,6 +49,7 @@ def test_training_has_a_step_an_optimizer_step(tmp_path):
     assert summary["facts"]["watch"]["step"] == "optimizer.step"
 
 
+@pytest.mark.slow
 def test_serving_has_a_step_a_request(tmp_path):
     summary = run_example("serve", tmp_path / "run.mscope", "--flush")
     assert summary["steps"] == 60

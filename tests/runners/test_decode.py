@@ -75,7 +75,6 @@ def outcome(decoded: Decoded) -> tuple[list[int], list[int]]:
     return decoded.token_ids, decoded.logits_crcs
 
 
-@pytest.mark.long
 def test_no_setting_changes_a_bit_of_the_tiny_model(tiny: CheckpointSource, tmp_path: Path) -> None:
     expected = None
     for policy, keep in windows(tiny.config.layers):
@@ -173,8 +172,8 @@ def test_the_keep_that_the_oom_names_does_fit(tiny: CheckpointSource, tmp_path: 
         run(tiny, replace(fitting, keep=keep + 1), tmp_path / "run.mscope", 4)
 
 
+@pytest.mark.slow
 @pytest.mark.model
-@pytest.mark.long
 def test_no_setting_changes_a_bit_of_the_real_model(real: CheckpointSource, tmp_path: Path) -> None:
     path, layers, tokens = tmp_path / "run.mscope", real.config.layers, 64
     expected = outcome(run(real, Settings(), path, tokens)[0])

@@ -132,6 +132,7 @@ def test_limit_below_the_minimum_is_out_of_memory(tiny):
     assert oom.data["limit"] == limit
 
 
+@pytest.mark.gpu(alone=True)
 def test_full_card_is_out_of_memory(tiny):
     runtime = CudaRuntime()
     runtime.new_stream()  # torch makes all of a kind at once, and they take memory
@@ -150,6 +151,7 @@ def test_full_card_is_out_of_memory(tiny):
     run(tiny, BASE)
 
 
+@pytest.mark.gpu(alone=True)
 def test_card_too_full_for_cuda_itself_is_out_of_memory(tmp_path):
     runtime = CudaRuntime()
     fillers = fill_card(runtime)

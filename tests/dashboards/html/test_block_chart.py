@@ -115,6 +115,7 @@ def test_a_map_of_thousands_of_blocks_stays_small(tmp_path: Path) -> None:
     assert len(chart.figure.to_json()) < 1_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no chromium on PATH")
 def test_map_draws_in_a_browser_with_hostile_owners(tmp_path: Path) -> None:
     page = tmp_path / "page.html"

@@ -107,6 +107,7 @@ def test_what_is_no_snapshot_is_one_sentence(
     assert not page.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no chromium on PATH")
 def test_map_draws_in_a_browser_with_hostile_names(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.pickle"

@@ -168,6 +168,7 @@ def test_verbs_do_not_record_themselves(installed: Path, tmp_path: Path) -> None
     assert not list(tmp_path.glob("*.mscope"))
 
 
+@pytest.mark.slow
 def test_torchrun_gives_each_rank_a_file_of_one_run(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "train.py").write_text(

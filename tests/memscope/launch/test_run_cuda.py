@@ -110,6 +110,7 @@ def test_sampling_never_fails_a_capture(tmp_path: Path) -> None:
     assert (ended.code, ended.out, ended.err) == (0, f"{2.0 * (1 << 20)}\n", plain.err)
 
 
+@pytest.mark.gpu(alone=True)
 def test_machine_shows_the_process_beside_it(tmp_path: Path) -> None:
     code = (
         "import torch, time; x = torch.empty(2 << 30, dtype=torch.uint8, device='cuda'); "

@@ -69,6 +69,17 @@ SITUATIONS = {
 }
 
 
+FILLS_THE_CARD = {"too big a model"}
+
+
+def situations() -> list[Any]:
+    alone = pytest.mark.gpu(alone=True)
+    return [
+        pytest.param(*situation, id=name, marks=[alone] if name in FILLS_THE_CARD else [])
+        for name, situation in SITUATIONS.items()
+    ]
+
+
 def run_source(folder: Path, source: str, *options: str, **environment: str) -> Ended:
     (folder / "program.py").write_text(START + source)
     return record(folder, *options, "program.py", **environment)
@@ -99,7 +110,7 @@ def check_map(folder: Path, reserved: int) -> None:
     assert found.memory.bytes_in(0, 1) == first.counters["active"]
 
 
-@pytest.mark.parametrize(("source", "expected"), SITUATIONS.values(), ids=SITUATIONS)
+@pytest.mark.parametrize(("source", "expected"), situations())
 @pytest.mark.parametrize("options", [(), ("--history", "10000")], ids=["plain", "history"])
 def test_situation_has_its_diagnosis(
     source: str, expected: set[str], options: tuple[str, ...], tmp_path: Path
@@ -119,6 +130,7 @@ def test_situation_has_its_diagnosis(
         assert "who allocated what: --history was off" in found["unknown"]
 
 
+@pytest.mark.gpu(alone=True)
 def test_memory_of_another_process_is_outside(tmp_path: Path) -> None:
     code = (
         "import time, torch\nfree = torch.cuda.mem_get_info()[0]\n"
@@ -147,6 +159,7 @@ def test_expandable_segments_add_up(tmp_path: Path) -> None:
     assert explain(tmp_path)["is_expandable"] is True
 
 
+@pytest.mark.gpu(alone=True)
 def test_other_backend_is_known_by_its_exception(tmp_path: Path) -> None:
     setting = {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}
     source = "kept = take(GIB)\ntake(torch.cuda.mem_get_info()[1])"
@@ -251,6 +264,7 @@ print(min(measure(20000) for _ in range(10)))
 """
 
 
+@pytest.mark.gpu(alone=True)
 def test_observer_that_is_not_called_costs_nothing(tmp_path: Path) -> None:
     found: dict[str, list[float]] = {"none": [], "observer": [], "history": []}
     for _ in range(5):
@@ -263,6 +277,7 @@ def test_observer_that_is_not_called_costs_nothing(tmp_path: Path) -> None:
     assert best["observer"] < 1.05 * best["none"]
 
 
+@pytest.mark.gpu(alone=True)
 def test_large_map_is_within_its_time(tmp_path: Path) -> None:
     """As many blocks as are recorded, and how long the program waited for them."""
     source = (

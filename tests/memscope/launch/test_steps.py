@@ -87,6 +87,7 @@ def test_marked_steps_come_before_all(tmp_path: Path) -> None:
     assert steps == 10
 
 
+@pytest.mark.slow
 def test_compiled_program_is_not_hooked(tmp_path: Path) -> None:
     steps, source = run_loop(
         tmp_path,

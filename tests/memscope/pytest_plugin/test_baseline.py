@@ -171,6 +171,7 @@ def test_writing_compares_nothing_and_keeps_other_tests(
     assert '"4 layers"' not in text
 
 
+@pytest.mark.slow
 def test_workers_write_one_baseline(run_tests: RunTests, pytester: pytest.Pytester) -> None:
     body = "".join(marked(number, name=f"test_{number}") for number in range(2, 6))
     result = run_tests(body, *WRITE, "-p", "xdist", "-n2")

@@ -20,6 +20,7 @@ FOUR = (
     "def test_unmarked():\n    pass\n"
 )
 WORKERS = ("-p", "xdist", "-n2")
+ALONE_AND_SPREAD = [(), pytest.param(WORKERS, marks=pytest.mark.slow)]
 RERUNS = ("-p", "pytest_rerunfailures", "--reruns=2")
 IMPROVING = (
     "calls = []\n"
@@ -45,7 +46,7 @@ def junit_properties(path: Path) -> dict[str, list[tuple[str, str]]]:
     }
 
 
-@pytest.mark.parametrize("options", [(), WORKERS])
+@pytest.mark.parametrize("options", ALONE_AND_SPREAD)
 def test_table_shows_the_worst_first(run_tests: RunTests, options: tuple[str, ...]) -> None:
     result = run_tests(FOUR, *options)
     result.assert_outcomes(passed=4, failed=1, skipped=1)
@@ -60,7 +61,7 @@ def test_table_shows_the_worst_first(run_tests: RunTests, options: tuple[str, ..
     )
 
 
-@pytest.mark.parametrize("options", [(), WORKERS])
+@pytest.mark.parametrize("options", ALONE_AND_SPREAD)
 def test_artefact_holds_each_measured_test(
     run_tests: RunTests, pytester: pytest.Pytester, options: tuple[str, ...]
 ) -> None:
@@ -84,7 +85,7 @@ def test_artefact_holds_each_measured_test(
     result.stdout.fnmatch_lines([f"results: {pytester.path}/out/memscope-results.json"])
 
 
-@pytest.mark.parametrize("options", [(), WORKERS])
+@pytest.mark.parametrize("options", ALONE_AND_SPREAD)
 def test_junit_has_metrics_and_verdicts(
     run_tests: RunTests, pytester: pytest.Pytester, options: tuple[str, ...]
 ) -> None:
@@ -125,7 +126,7 @@ def test_own_failure_is_in_the_artefact(run_tests: RunTests, pytester: pytest.Py
     assert (test["outcome"], test["reason"]) == ("failed", "the test failed by itself")
 
 
-@pytest.mark.parametrize("options", [(), WORKERS])
+@pytest.mark.parametrize("options", ALONE_AND_SPREAD)
 def test_rerun_replaces_what_came_before(
     run_tests: RunTests, pytester: pytest.Pytester, options: tuple[str, ...]
 ) -> None:

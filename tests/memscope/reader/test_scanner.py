@@ -76,7 +76,7 @@ def outcomes_of_flips(path: Path, whole: bytes, bits: range) -> dict[str, int]:
     return counts
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_every_single_bit_flip_is_noticed(tmp_path: Path) -> None:
     whole = write_small(tmp_path / "whole.mscope")
     bits, step = len(whole) * 8, 4000
@@ -99,6 +99,7 @@ def test_every_single_bit_flip_is_noticed(tmp_path: Path) -> None:
     assert counts["cut"] < counts["damaged"], counts  # only after the last event, so none is lost
 
 
+@pytest.mark.slow
 def test_every_cut_reads_what_is_whole(tmp_path: Path) -> None:
     whole = write_small(tmp_path / "whole.mscope")
     for length in range(len(whole)):

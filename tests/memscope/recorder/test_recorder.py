@@ -169,6 +169,7 @@ def test_a_full_disk_stops_the_recording_and_not_the_program(tmp_path: Path) -> 
         assert recording.state.rows > 50
 
 
+@pytest.mark.slow
 def test_kill_9_at_random_moments_loses_at_most_a_second(tmp_path: Path) -> None:
     script = (
         "import sys, time, memscope\n"

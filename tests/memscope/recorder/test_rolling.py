@@ -54,6 +54,7 @@ def await_files(path: Path, count: int) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_kill_9_at_random_moments_of_a_chain_loses_at_most_a_second(tmp_path: Path) -> None:
     generator, rolls = random.Random(3), 0
     for number in range(10):

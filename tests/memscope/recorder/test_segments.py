@@ -109,6 +109,7 @@ OPERATIONS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(OPERATIONS)
 def test_any_sequence_reads_as_a_plain_list_says(

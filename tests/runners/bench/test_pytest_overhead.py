@@ -11,6 +11,7 @@ from memscope.errors import MemscopeError
 from memscope_runners.bench import pytest_overhead
 
 
+@pytest.mark.slow
 def test_three_runs_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock on which the first run takes 1 s, and each 4 s longer than the one before it."""
     squares = (float(number**2) for number in itertools.count())
@@ -27,6 +28,7 @@ def test_three_runs_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.marked_ms_per_test.value == pytest.approx((21 - 17) * 1e3 / 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "text", "reason"),
     [

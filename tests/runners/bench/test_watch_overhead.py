@@ -12,7 +12,7 @@ pytest.importorskip("transformers")
 from memscope_runners.bench import watch_overhead  # noqa: E402
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_every_variant_runs_over_the_same_weights_or_says_why_not(monkeypatch):
     monkeypatch.setattr(watch_overhead, "COMPARED_TURNS", 2)
     found = watch_overhead.measure(rounds=1, tokens=4, device="cpu", progress=lambda *_: None)

@@ -62,6 +62,7 @@ def test_every_upload_is_timed_on_the_device():
     assert all(row.duration_ns is not None and row.duration_ns > 0 for row in uploads)
 
 
+@pytest.mark.gpu(alone=True)
 def test_malloc_takes_what_the_driver_counts():
     device, runtime = CudaDevice(), CudaRuntime()
     before = runtime.free_bytes()
@@ -88,6 +89,7 @@ def test_tensors_lie_over_the_memory_of_each_call(call):
     device.close()
 
 
+@pytest.mark.gpu(alone=True)
 def test_copies_of_pinned_memory_are_faster_than_of_other():
     device = CudaDevice()
     buffer, memory = device.malloc(64 * MIB, "weights"), map_anonymous(64 * MIB)
@@ -130,6 +132,7 @@ def test_limit_below_the_window_is_out_of_memory():
     assert window.device.allocated_bytes == 0
 
 
+@pytest.mark.gpu(alone=True)
 def test_card_that_is_full_says_what_is_left():
     device, runtime = CudaDevice(), CudaRuntime()
     fillers = fill_card(runtime)

@@ -96,6 +96,7 @@ def test_attention_against_torch(kernels, past) -> None:  # type: ignore[no-unty
     assert relative_error(out.cpu(), exact) < 1e-5
 
 
+@pytest.mark.gpu(alone=True)
 def test_bandwidth_of_the_head(kernels) -> None:  # type: ignore[no-untyped-def]
     weight = random_weight(151936, 2048, torch.Generator().manual_seed(1))
     x = torch.randn(1, 2048).cuda()

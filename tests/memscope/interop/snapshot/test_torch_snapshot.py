@@ -337,6 +337,7 @@ def test_file_beyond_this_machine_is_refused(write: Callable[[bytes], Path]) -> 
         )
 
 
+@pytest.mark.slow
 def test_damaged_snapshots_are_explained_or_refused() -> None:
     """In a worker: a signal, a hang or any other exception is a failure."""
     worker = subprocess.run(

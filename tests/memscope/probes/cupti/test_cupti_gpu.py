@@ -14,7 +14,8 @@ from tests.memscope.launch.programs import record as run_recorded
 from tests.memscope.launch.programs import run_process
 from tests.memscope.probes.torch.test_gpu_memory import assert_adds_up, read_ledger, size
 
-pytestmark = pytest.mark.gpu
+# Alone: the processes of other tests come and go between two readings of one ledger.
+pytestmark = pytest.mark.gpu(alone=True)
 torch = pytest.importorskip("torch")
 
 MIB, GIB = 1 << 20, 1 << 30

@@ -74,6 +74,7 @@ def planted() -> Iterator[Any]:
         library.cudaFree(pointer)
 
 
+@pytest.mark.gpu(alone=True)
 def test_the_ledger_adds_up_to_what_nvml_says_is_used(tmp_path):
     path = tmp_path / "run.mscope"
     with memscope.record(path):
@@ -87,6 +88,7 @@ def test_the_ledger_adds_up_to_what_nvml_says_is_used(tmp_path):
     assert size(ledger, "torch.allocated") >= 256 << 20
 
 
+@pytest.mark.gpu(alone=True)
 def test_training_tells_weights_gradients_and_optimizer_apart(tmp_path):
     path = tmp_path / "run.mscope"
     model = torch.nn.Sequential(torch.nn.Linear(2048, 2048), torch.nn.Linear(2048, 2048)).cuda()
@@ -105,6 +107,7 @@ def test_training_tells_weights_gradients_and_optimizer_apart(tmp_path):
     assert_adds_up(ledger)
 
 
+@pytest.mark.gpu(alone=True)
 def test_a_planted_allocation_is_unexplained_and_nowhere_else(tmp_path, planted):
     paths = tmp_path / "before.mscope", tmp_path / "after.mscope"
     kept = torch.ones(1 << 20, device="cuda")
@@ -120,6 +123,7 @@ def test_a_planted_allocation_is_unexplained_and_nowhere_else(tmp_path, planted)
     del kept
 
 
+@pytest.mark.gpu(alone=True)
 def test_an_allocation_planted_while_recording_is_in_its_own_line(tmp_path, planted):
     path = tmp_path / "run.mscope"
     kept = torch.ones(1 << 20, device="cuda")
@@ -133,6 +137,7 @@ def test_an_allocation_planted_while_recording_is_in_its_own_line(tmp_path, plan
     del kept
 
 
+@pytest.mark.gpu(alone=True)
 def test_another_process_has_its_own_line(tmp_path):
     path = tmp_path / "run.mscope"
     program = (
@@ -249,6 +254,7 @@ def test_layer_peaks_are_exact_where_asked_for(tmp_path):
     assert second.peak_bytes - held == pytest.approx(16 << 20, rel=0.01)
 
 
+@pytest.mark.gpu(alone=True)
 def test_a_flush_gives_back_what_it_says(tmp_path):
     path = tmp_path / "run.mscope"
     with memscope.record(path) as recorder:

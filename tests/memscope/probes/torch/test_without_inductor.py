@@ -32,6 +32,7 @@ def imports_inductor(how: str) -> bool:
     return done.stdout == "True\n"
 
 
+@pytest.mark.slow
 def test_looking_up_a_stack_imports_no_compiler() -> None:
     if not imports_inductor("plain"):
         pytest.skip("this torch imports its compiler for no stack")
