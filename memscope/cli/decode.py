@@ -16,6 +16,7 @@ from memscope.cli.needs import needing
 from memscope.cli.output import default_path
 from memscope.cli.progress import ProgressBars
 from memscope.errors import MemscopeError
+from memscope.facts import Fact
 from memscope.plan import POLICIES
 from memscope.recorder.retention import DEFAULT_KEEP_LAST, KEEP_LAST_HELP, parse_keep_last
 from memscope.text import clean
@@ -139,9 +140,9 @@ def exit_code_recorded(recorder: Recorder) -> Iterator[None]:
     try:
         yield
     except MemscopeError as error:
-        recorder.fact("exit_code", error.exit_code)
+        recorder.fact(Fact.EXIT_CODE, error.exit_code)
         raise
-    recorder.fact("exit_code", 0)
+    recorder.fact(Fact.EXIT_CODE, 0)
 
 
 def to_json(decoded: Decoded, path: Path) -> dict[str, object]:

@@ -16,6 +16,7 @@ from memscope.cli.text.layers import layer_lines
 from memscope.cli.text.ledger import ledger_lines
 from memscope.cli.text.run_summary import file_notes, run_lines
 from memscope.cli.text.verdicts import verdict_lines
+from memscope.facts import Fact, StepSource
 from memscope.text import clean
 from memscope.units import format_bytes
 
@@ -156,8 +157,11 @@ def _fact(summary: Summary, key: str, field: str) -> Any:
 
 
 def _model(summary: Summary) -> str:
-    layers, weights = _fact(summary, "model", "layers"), _fact(summary, "model", "weights_bytes")
-    words = [_fact(summary, "model", "name"), layers and f"{layers} layers"]
+    layers, weights = (
+        _fact(summary, Fact.MODEL, "layers"),
+        _fact(summary, Fact.MODEL, "weights_bytes"),
+    )
+    words = [_fact(summary, Fact.MODEL, "name"), layers and f"{layers} layers"]
     if isinstance(weights, int) and 0 <= weights < 1 << 62:
         words.append(f"{format_bytes(weights)} of weights")
     return ", ".join(str(word) for word in words if word)
@@ -184,17 +188,17 @@ def _sizes(device: Device, whole: str) -> str:
 
 
 def _policy(summary: Summary) -> str:
-    name = _fact(summary, "policy", "policy")
+    name = _fact(summary, Fact.POLICY, "policy")
     if name is None:
         return ""
-    keep = _fact(summary, "policy", "keep")
+    keep = _fact(summary, Fact.POLICY, "keep")
     words = [str(name)] if keep is None else [f"{name}, keep {keep}"]
     words += [
         f"{field} {value}"
         for field in ("allocator", "unit")
-        if (value := _fact(summary, "policy", field))
+        if (value := _fact(summary, Fact.POLICY, field))
     ]
-    words += ["prefetch" if _fact(summary, "policy", "prefetch") else "no prefetch"]
+    words += ["prefetch" if _fact(summary, Fact.POLICY, "prefetch") else "no prefetch"]
     return ", ".join(words)
 
 
@@ -206,7 +210,7 @@ def _versions(summary: Summary) -> str:
 def _steps(summary: Summary) -> str:
     other = summary.other_steps
     ended = summary.steps - other
-    if summary.facts.get("run.step_source") == "second":
+    if summary.facts.get(Fact.STEP_SOURCE) == StepSource.SECOND:
         return f"{ended:,} of a second each, for the program shows none"
     warmup = min(summary.warmup_steps - other, ended)
     numbers = f", numbered from {summary.first_step:,} on" if summary.first_step else ""

@@ -17,7 +17,6 @@ from memscope.errors import MemscopeError
 from memscope.events import COLUMNS, KINDS
 
 FORMAT = (1, 0)
-SEGMENT_FACT = "recorder.segment"  # stands first in every segment but the first
 COMMAND_CHARS = 1 << 15
 
 

@@ -6,6 +6,7 @@ import os
 import platform
 from pathlib import Path
 
+from memscope.facts import Fact, RunKind
 from memscope.launch.environment import CUPTI, HISTORY, KEEP_LAST
 from memscope.probes import default_probes
 from memscope.probes.watch.steps import StepProbe
@@ -25,7 +26,7 @@ def begin_recorder(path: Path) -> Recorder:
     keep_last = os.environ.get(KEEP_LAST) or DEFAULT_KEEP_LAST
     parse_keep_last(keep_last, f"{KEEP_LAST}={{}}")
     recorder = Recorder(path, probes=(*probes, StepProbe()), keep_last=keep_last)
-    recorder.fact("run.kind", "program")
-    recorder.fact("versions", {"python": platform.python_version()})
+    recorder.fact(Fact.RUN_KIND, RunKind.PROGRAM)
+    recorder.fact(Fact.VERSIONS, {"python": platform.python_version()})
     make_default(recorder)
     return recorder

@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from memscope.facts import Fact
 from memscope.probes.kernel_files import read_kernel_file
 from memscope.recorder.recorder import Recorder
 
@@ -60,12 +61,12 @@ class CgroupProbe:
         if self._group is None:
             self._group = find_group(self._root, self._own)
             limit = self._group.limit_bytes
-            recorder.fact("cgroup", {"version": self._group.version, "limit_bytes": limit})
+            recorder.fact(Fact.CGROUP, {"version": self._group.version, "limit_bytes": limit})
         recorder.sample("cgroup.used_bytes", bytes=self._group.read_used())
         found = self._group.read_events()
         if found != self._events:
             self._events = found
-            recorder.fact("cgroup.events", found)
+            recorder.fact(Fact.CGROUP_EVENTS, found)
 
 
 def find_group(root: Path, own: Path) -> Group:

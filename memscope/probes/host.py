@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 
+from memscope.facts import Fact
 from memscope.probes.kernel_files import read_kernel_file
 from memscope.recorder.recorder import Recorder
 
@@ -55,7 +56,7 @@ class HostProbe:
         limits = {"address_space_bytes": address_space_limit()}
         if limits != self._limits:
             self._limits = limits
-            recorder.fact("host.limits", limits)
+            recorder.fact(Fact.HOST_LIMITS, limits)
 
 
 def address_space_limit() -> int | None:

@@ -9,6 +9,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from memscope.errors import MemscopeError
+from memscope.facts import Fact
 from memscope.pytest_plugin.allocator import forget_peaks, read_last
 from memscope.pytest_plugin.folder import RecordingFolder, remove
 from memscope.pytest_plugin.judgement import Judgement, judge_recordings, read_metrics
@@ -66,8 +67,8 @@ class Measurement:
             forget_peaks()
             self._recorder = record(path, force=True).__enter__()
             self.runs += 1
-            self._recorder.fact("test", {"id": self.test, "run": self.runs})
-            self._recorder.fact("versions", installed_versions())
+            self._recorder.fact(Fact.TEST, {"id": self.test, "run": self.runs})
+            self._recorder.fact(Fact.VERSIONS, installed_versions())
         except Exception as error:
             self.fault = describe_fault(error)
 

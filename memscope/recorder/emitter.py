@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from memscope.events import Kind
+from memscope.facts import Fact, StepSource
 from memscope.recorder.rows import Emit
 
 # Plain ints: an enum member costs a lookup at each event.
@@ -63,12 +64,12 @@ class Emitter:
         if self.step_source != source:
             self.step_source = source
             self._is_in_step = False
-            self.fact("run.step_source", source)
+            self.fact(Fact.STEP_SOURCE, source)
 
     @contextlib.contextmanager
     def step(self) -> Iterator[int]:
         """One step; its number is yielded. Rows that belong to it are emitted inside."""
-        self.take_steps("program")
+        self.take_steps(StepSource.MARKED)
         number, start = self.begin_step(), self.clock()
         try:
             yield number
@@ -93,7 +94,7 @@ class Emitter:
         """End a step that began at ``start_ns`` by ``clock``."""
         self._is_in_step = False
         self.emit(_STEP, number, duration_ns=self.clock() - start_ns)
-        if self.at_step_end is not None and self.step_source != "second":
+        if self.at_step_end is not None and self.step_source != StepSource.SECOND:
             self.at_step_end(number)
 
     def _note_error(self, error: BaseException) -> None:

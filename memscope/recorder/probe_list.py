@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from memscope.facts import probe_fact
+
 if TYPE_CHECKING:
     from memscope.recorder.recorder import Recorder
 
@@ -35,7 +37,7 @@ class ProbeList:
             except Exception as error:
                 self._working.remove(probe)
                 name = getattr(probe, "name", type(probe).__name__)
-                recorder.fact(f"probe.{name}", {"stopped": f"{type(error).__name__}: {error}"})
+                recorder.fact(probe_fact(name), {"stopped": f"{type(error).__name__}: {error}"})
 
     def close(self) -> None:
         """Let go of what probes hold in the program, such as a function that they wrapped."""

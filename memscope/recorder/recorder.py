@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from memscope.atomic_file import writing
+from memscope.facts import Fact
 from memscope.recorder.backlog import Backlog
 from memscope.recorder.emitter import Emitter
 from memscope.recorder.open_recorders import await_exit, open_recorders
@@ -209,7 +210,7 @@ class Recorder(Emitter):
         self._segments.tidy(lambda: self._is_paused or self._closing or bool(self._flushes))
         if self._segments.removed != self._removed:
             self._removed = self._segments.removed
-            self.fact("recorder.removed", asdict(self._removed))
+            self.fact(Fact.REMOVED, asdict(self._removed))
 
     def _bound_backlog(self) -> None:
         """Where rows come faster than they can be written, keep sums a step instead."""

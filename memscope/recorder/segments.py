@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memscope.events import Kind
-from memscope.format.header import SEGMENT_FACT, Segment, new_header
+from memscope.facts import Fact
+from memscope.format.header import Segment, new_header
 from memscope.format.segment_names import free_names, next_name
 from memscope.recorder.output_file import OutputFile
 from memscope.recorder.retention import MARK, OOM, REMOVE, OldSegment, Retention
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 MAX_FACTS = 4096
 MAX_REASON_CHARS = 200  # the error quotes the program's own value
-REFUSED_FACT = "recorder.refused"
 SLICE_CPU_SECONDS = 0.02  # of every tenth of a second, while a segment is thinned,
 SLICE_SHARE = 0.5  # or so much of what this thread took for other work since,
 SLICE_SECONDS = 0.25  # and at most so long, where the program leaves it little of Python's lock
@@ -105,7 +105,7 @@ class Segments:
         self._refused_rows += len(rows) - len(sound)
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:MAX_REASON_CHARS]
         fact = {"rows": self._refused_rows, "reason": reason}
-        return [*sound, make_row(Kind.FACT, REFUSED_FACT, fact)]
+        return [*sound, make_row(Kind.FACT, Fact.REFUSED, fact)]
 
     def end(self) -> None:
         """The end marker. Raises OSError."""
@@ -116,7 +116,7 @@ class Segments:
         """Say in the file why nothing follows. Raises OSError where that cannot be written."""
         self.stop_thinning()
         self._file.cut_back()
-        row = make_row(Kind.FACT, "recorder.stopped", {"reason": reason})
+        row = make_row(Kind.FACT, Fact.STOPPED, {"reason": reason})
         batch = encode_rows([row], self._start_ns, self._encoder.schema)
         self._file.write(self._encoder.encode(batch))
 
@@ -174,7 +174,7 @@ class Segments:
             full.segment.number + 1, full.next_sequence, full.next_row, max(begins_ns, 0)
         )
         encoder = SegmentEncoder(self._header, segment)
-        facts = [make_row(Kind.FACT, SEGMENT_FACT, self._head(segment)), *self._facts.values()]
+        facts = [make_row(Kind.FACT, Fact.SEGMENT, self._head(segment)), *self._facts.values()]
         head = encode_rows(facts, self._start_ns, encoder.schema)
         opening = encoder.begin() + encoder.encode(head)
         encoder.uncount(head)

@@ -13,6 +13,7 @@ import torch
 
 from memscope.errors import OutOfMemory
 from memscope.events import Kind
+from memscope.facts import Fact
 from memscope.plan import Needs, Plan, Window, advice
 from memscope.probes.torch.oom_errors import find_problem, recorded_by_caller
 from memscope_runners.checkpoint.config import ModelConfig
@@ -213,7 +214,7 @@ class Decoder:
                 progress=progress,
             )
         if recorder is not None:
-            recorder.fact("host", host.facts())
+            recorder.fact(Fact.HOST, host.facts())
             self._record_link(recorder, host)
         with self._reporting_oom(-1):
             allocator = self._allocator = make_allocator(
@@ -240,7 +241,7 @@ class Decoder:
         rate = device.measure_link(buffer, [part.source(slab) for slab in slabs for part in parts])
         driver.free(buffer)
         sizes = [part.bytes for part in parts]
-        recorder.fact("link", {"copy_bytes": sizes, "pinned_bytes_per_s": round(rate)})
+        recorder.fact(Fact.LINK, {"copy_bytes": sizes, "pinned_bytes_per_s": round(rate)})
 
     def _planned_buffers(self) -> tuple[Planned, ...]:
         """For the `static` allocator: what the window holds at its peak."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from memscope.facts import FIRST_DEVICE, Fact, RunKind
 from memscope.plan import Plan
 from memscope_runners.memory.device import Device
 from memscope_runners.q8.linear import product_name
@@ -29,14 +30,14 @@ def record_facts(
     plan: Plan,
 ) -> None:
     """Everything known before the first step."""
-    recorder.fact("run.kind", "q8-decode")
-    recorder.fact("run.warmup_steps", WARMUP_STEPS)
-    recorder.fact("versions", _versions(device))
-    recorder.fact("device.0", _device(device))
-    recorder.fact("model", _model(checkpoint, plan))
-    recorder.fact("policy", settings.facts())
-    recorder.fact("plan", plan.facts())
-    recorder.fact("product", _product(device))
+    recorder.fact(Fact.RUN_KIND, RunKind.DECODE)
+    recorder.fact(Fact.WARMUP_STEPS, WARMUP_STEPS)
+    recorder.fact(Fact.VERSIONS, _versions(device))
+    recorder.fact(FIRST_DEVICE, _device(device))
+    recorder.fact(Fact.MODEL, _model(checkpoint, plan))
+    recorder.fact(Fact.POLICY, settings.facts())
+    recorder.fact(Fact.PLAN, plan.facts())
+    recorder.fact(Fact.PRODUCT, _product(device))
 
 
 def _device(device: Device) -> dict[str, object]:

@@ -9,10 +9,16 @@ from typing import Any
 
 from memscope.analysis.metrics.memory import Device
 from memscope.analysis.summary.summary import Summary
+from memscope.facts import FIRST_DEVICE, Fact
 from memscope.units import format_bytes, format_seconds
 from memscope_dashboards.html.markup import escape, plain
 
-_CARDS = (("device.0", "Device"), ("model", "Model"), ("policy", "Settings"), ("plan", "Plan"))
+_CARDS = (
+    (FIRST_DEVICE, "Device"),
+    (Fact.MODEL, "Model"),
+    (Fact.POLICY, "Settings"),
+    (Fact.PLAN, "Plan"),
+)
 _BEYOND_MEASURE = 1 << 62  # what no size or time comes to stands as it was written
 
 
@@ -55,8 +61,8 @@ def device_words(device: Device | None) -> str:
 
 def title(summary: Summary) -> str:
     """What ran: the model and its residency settings, else the command."""
-    model = section(summary.facts, "model").get("name")
-    settings = section(summary.facts, "policy")
+    model = section(summary.facts, Fact.MODEL).get("name")
+    settings = section(summary.facts, Fact.POLICY)
     parts = [str(model)] if model else [" ".join(summary.header.command) or "Recording"]
     if policy := settings.get("policy"):
         keep = settings.get("keep")

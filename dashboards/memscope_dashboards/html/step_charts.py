@@ -12,6 +12,7 @@ from memscope.analysis.metrics.window_metrics import why_no_durations
 from memscope.analysis.summary.program import has_window
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Steps, Timeline
+from memscope.facts import Fact, RunKind
 from memscope_dashboards.html.chart import Chart, style, thin
 
 NO_STEP = "No step has ended in this recording: nothing to draw."
@@ -142,7 +143,7 @@ def _shade_warmup(figure: go.Figure, timeline: Timeline, steps: Steps) -> None:
 
 def _note(timeline: Timeline, steps: Steps) -> str:
     series, word = _durations(steps), step_word(timeline)
-    words = "Step 0 is the prefill. " if timeline.facts.get("run.kind") == "q8-decode" else ""
+    words = "Step 0 is the prefill. " if timeline.facts.get(Fact.RUN_KIND) == RunKind.DECODE else ""
     if len(steps) > len(timeline.measured_steps):
         words += f"The shaded {word}s are warm-up, which no metric counts. "
     if left := len(timeline.steps) - len(steps):

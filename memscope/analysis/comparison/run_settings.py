@@ -17,6 +17,7 @@ from typing import Any
 
 from memscope.analysis.comparison.versions import find_versions
 from memscope.analysis.summary.summary import Summary
+from memscope.facts import FIRST_DEVICE, DeviceFact, Fact, RunKind, is_own_fact
 from memscope.format.header import Header
 
 Plain = str | int | float | None
@@ -27,31 +28,31 @@ ALWAYS = ("model", "device", "torch", "driver", "PYTORCH_CUDA_ALLOC_CONF")
 
 # Setting, the fact that holds it, and the field of it; None for a fact that is no table.
 _FIELDS: tuple[tuple[str, str, str | None], ...] = (
-    ("policy", "policy", "policy"),
-    ("keep", "policy", "keep"),
-    ("allocator", "policy", "allocator"),
-    ("unit", "policy", "unit"),
-    ("prefetch", "policy", "prefetch"),
-    ("preload", "policy", "preload"),
-    ("host_keep", "policy", "host_keep"),
-    ("host_tier", "host", "tier"),
-    ("kv_bytes", "plan", "kv_bytes"),
-    ("headroom_bytes", "plan", "headroom_bytes"),
-    ("kv_blocks", "kv", "blocks"),
-    ("kv_block_tokens", "kv", "block_tokens"),
-    ("model", "model", "name"),
-    ("layers", "model", "layers"),
-    ("weights_bytes", "model", "weights_bytes"),
-    ("PYTORCH_CUDA_ALLOC_CONF", "torch.allocator", "settings"),
-    ("torch_backend", "torch.allocator", "backend"),
-    ("product", "product", "name"),
-    ("threads", "product", "threads"),
-    ("container_limit_bytes", "cgroup", "limit_bytes"),
-    ("address_space_limit_bytes", "host.limits", "address_space_bytes"),
-    ("test", "test", "id"),
-    ("kind", "run.kind", None),
-    ("warmup_steps", "run.warmup_steps", None),
-    ("step_source", "run.step_source", None),
+    ("policy", Fact.POLICY, "policy"),
+    ("keep", Fact.POLICY, "keep"),
+    ("allocator", Fact.POLICY, "allocator"),
+    ("unit", Fact.POLICY, "unit"),
+    ("prefetch", Fact.POLICY, "prefetch"),
+    ("preload", Fact.POLICY, "preload"),
+    ("host_keep", Fact.POLICY, "host_keep"),
+    ("host_tier", Fact.HOST, "tier"),
+    ("kv_bytes", Fact.PLAN, "kv_bytes"),
+    ("headroom_bytes", Fact.PLAN, "headroom_bytes"),
+    ("kv_blocks", Fact.KV, "blocks"),
+    ("kv_block_tokens", Fact.KV, "block_tokens"),
+    ("model", Fact.MODEL, "name"),
+    ("layers", Fact.MODEL, "layers"),
+    ("weights_bytes", Fact.MODEL, "weights_bytes"),
+    ("PYTORCH_CUDA_ALLOC_CONF", Fact.ALLOCATOR, "settings"),
+    ("torch_backend", Fact.ALLOCATOR, "backend"),
+    ("product", Fact.PRODUCT, "name"),
+    ("threads", Fact.PRODUCT, "threads"),
+    ("container_limit_bytes", Fact.CGROUP, "limit_bytes"),
+    ("address_space_limit_bytes", Fact.HOST_LIMITS, "address_space_bytes"),
+    ("test", Fact.TEST, "id"),
+    ("kind", Fact.RUN_KIND, None),
+    ("warmup_steps", Fact.WARMUP_STEPS, None),
+    ("step_source", Fact.STEP_SOURCE, None),
 )
 _DEVICE_FIELDS = {
     "device": "name",
@@ -59,15 +60,6 @@ _DEVICE_FIELDS = {
     "device_limit_bytes": "limit_bytes",
     "device_uuid": "uuid",
 }
-_CUDA_DEVICE = re.compile(r"cuda\.\d{1,4}")
-# Facts of memscope's own: those not named above are what a run came to. Others are the program's.
-_OURS = re.compile(
-    r"versions|environment|model|policy|plan|product|host|link|test|kv|exit_code|watch(\.pace)?"
-    r"|run\.(kind|warmup_steps|step_source)|torch\.(allocator|map|private_pools|version)"
-    r"|(cuda|device|context)\.\d{1,4}|cgroup(\.events)?|host\.limits|(cupti|nvml)(\..+)?"
-    r"|(probe|recorder)\..+",
-    re.S,
-)
 # Of memscope's own runs: where what they print and record goes.
 _OUTPUT = re.compile(r"-o|--output|--force|--json|--output=.*|-o.+", re.S)
 
@@ -139,20 +131,21 @@ def _settings(header: Header, facts: Mapping[str, Any]) -> Iterator[tuple[str, P
     if header.rank is not None:
         yield "rank", header.rank
     for key in sorted(facts):
-        if not _OURS.fullmatch(key):
+        if not is_own_fact(key):
             yield from _known(f"fact {key}", facts, key)
 
 
 def _environment(facts: Mapping[str, Any]) -> dict[str, Any] | None:
     """Variables that were set, of those that are recorded; None where none are."""
-    found = facts.get("environment")
+    found = facts.get(Fact.ENVIRONMENT)
     return dict(list(found.items())[:MOST_VARIABLES]) if isinstance(found, dict) else None
 
 
 def _devices(facts: Mapping[str, Any]) -> Iterator[tuple[str, Plain]]:
     """The first device, as the program named it or torch used it, and how many torch used."""
-    used = sorted(filter(_CUDA_DEVICE.fullmatch, facts), key=lambda key: int(key[5:]))
-    first = next((key for key in ("device.0", *used) if key in facts), "")
+    used = sorted(DeviceFact.CUDA.devices(facts))
+    keys = (FIRST_DEVICE, *map(DeviceFact.CUDA.of, used))
+    first = next((key for key in keys if key in facts), "")
     for name, field in _DEVICE_FIELDS.items():
         yield from _known(name, facts.get(first), field)
     if used:
@@ -161,7 +154,7 @@ def _devices(facts: Mapping[str, Any]) -> Iterator[tuple[str, Plain]]:
 
 def _command(header: Header, facts: Mapping[str, Any]) -> Iterator[str]:
     """The words that the program was started with; of ours without where its output goes."""
-    is_ours = facts.get("run.kind") == "q8-decode" and header.command[1:2] == ("decode",)
+    is_ours = facts.get(Fact.RUN_KIND) == RunKind.DECODE and header.command[1:2] == ("decode",)
     words = iter(header.command[1:] if is_ours else header.command)
     for word in words:
         if not is_ours or not _OUTPUT.fullmatch(word):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from memscope.facts import Fact
+
 # The driver's and torch's own by the probes, then what the program says of itself, which counts.
-_FACTS = ("nvml.driver", "torch.version", "versions")
+_FACTS = (Fact.NVML_DRIVER, Fact.TORCH_VERSION, Fact.VERSIONS)
 MOST_VERSIONS = 40
 
 

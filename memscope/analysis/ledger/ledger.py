@@ -17,6 +17,7 @@ from memscope.analysis.ledger.torch import torch_line
 from memscope.analysis.metrics.memory import Device, find_device
 from memscope.analysis.timeline.rare_rows import as_count
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.facts import FIRST_DEVICE, DeviceFact, Fact
 from memscope.units import format_seconds
 
 MAX_PROCESSES = 16
@@ -168,7 +169,7 @@ def _process_line(facts: _Facts, process: Line) -> Line:
 
 
 def _other_processes(facts: _Facts) -> Iterator[Line]:
-    others = facts.timeline.facts.get(f"nvml.others.{facts.device}")
+    others = facts.timeline.facts.get(DeviceFact.OTHER_PROCESSES.of(facts.device))
     if not isinstance(others, Mapping):
         return
     sizes = {str(pid): each if isinstance(each, Mapping) else {} for pid, each in others.items()}
@@ -224,20 +225,22 @@ class _Facts:
     def __init__(self, timeline: Timeline, device: int) -> None:
         self.timeline, self.device = timeline, device
         first = find_device(timeline)
-        self.name = str(timeline.fact(f"cuda.{device}", "name") or (first.name if first else "GPU"))
+        self.name = str(
+            timeline.fact(DeviceFact.CUDA.of(device), "name") or (first.name if first else "GPU")
+        )
         self.raw_bytes = timeline.driver.bytes if self._has_raw else 0
 
     @property
     def _has_raw(self) -> bool:
         """Driver calls carry no device; they are the runner's, on the device that it names."""
-        name = str(self.timeline.fact("device.0", "device") or "cuda:0")
+        name = str(self.timeline.fact(FIRST_DEVICE, "device") or "cuda:0")
         found = re.search(r"\d+$", name)
         return bool(self.timeline.driver.calls) and self.device == int(found[0] if found else 0)
 
     @property
     def _absent(self) -> Mapping[str, object]:
         """What NVML did not tell, and why."""
-        reasons = self.timeline.fact("nvml", "absent")
+        reasons = self.timeline.fact(Fact.NVML, "absent")
         return reasons if isinstance(reasons, Mapping) else {}
 
     def bytes(self, reading_name: str) -> int | None:
@@ -247,8 +250,8 @@ class _Facts:
 
     def count(self, field: str) -> int | None:
         """Of the fact that describes this device."""
-        size = self.timeline.count_fact(f"cuda.{self.device}", field)
-        return size if size is not None else self.timeline.count_fact("device.0", field)
+        size = self.timeline.count_fact(DeviceFact.CUDA.of(self.device), field)
+        return size if size is not None else self.timeline.count_fact(FIRST_DEVICE, field)
 
     def age(self, reading_name: str) -> tuple[str, str]:
         """Coverage and reason of a reading that may be old, or older than what it is divided by."""

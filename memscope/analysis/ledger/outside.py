@@ -9,6 +9,7 @@ from memscope.analysis.ledger.lines import PARTIAL, Line, absent, divide, read
 from memscope.analysis.timeline.rare_rows import as_count
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.facts import DeviceFact, Fact, probe_fact
 from memscope.probes.cupti.records import BINDINGS
 
 MAX_LIBRARIES = 16
@@ -30,7 +31,7 @@ def outside_lines(timeline: Timeline, device: int, raw_bytes: int) -> Iterator[L
 
     CUPTI sees these as well, as calls by cuda.bindings; they have a line of their own already.
     """
-    told = timeline.facts.get(f"cupti.outside.{device}")
+    told = timeline.facts.get(DeviceFact.OUTSIDE_TORCH.of(device))
     if not isinstance(told, Mapping):
         reason = _absence(timeline)
         yield from (absent(key, words, reason) for key, words in WORDS.items())
@@ -47,9 +48,9 @@ def outside_lines(timeline: Timeline, device: int, raw_bytes: int) -> Iterator[L
 
 
 def _absence(timeline: Timeline) -> str:
-    if "cupti" not in timeline.facts:
+    if Fact.CUPTI not in timeline.facts:
         return NOT_ASKED
-    return str(timeline.fact("cupti", "absent") or "CUPTI recorded nothing of this device")
+    return str(timeline.fact(Fact.CUPTI, "absent") or "CUPTI recorded nothing of this device")
 
 
 def _pool_line(size: int | None, own_bytes: int) -> Line:
@@ -81,14 +82,14 @@ def _libraries_line(
 
 def _gaps(timeline: Timeline) -> Iterator[str]:
     """Why libraries' allocations may be incomplete."""
-    seconds = timeline.fact("cupti", "given_up_s")
+    seconds = timeline.fact(Fact.CUPTI, "given_up_s")
     if isinstance(seconds, int | float) and seconds > 0:
         yield f"torch.profiler held CUPTI for {seconds:.1f} s of the time"
-    if timeline.count_fact("cupti.cost", "refused_buffers"):
+    if timeline.count_fact(Fact.CUPTI_COST, "refused_buffers"):
         yield "calls came faster than they could be read, and some are lost"
-    if stopped := timeline.fact("probe.cupti", "stopped"):
+    if stopped := timeline.fact(probe_fact("cupti"), "stopped"):
         yield f"reading CUPTI failed before the end: {stopped}"
-    if timeline.fact("cupti", "names_libraries") is False:
+    if timeline.fact(Fact.CUPTI, "names_libraries") is False:
         yield "this CUPTI names no libraries: 12.8 is the first that does"
 
 
@@ -96,13 +97,13 @@ def _modules_line(timeline: Timeline, device: int, told: Mapping[str, Any]) -> L
     """Growth while code was loaded; with a measured context also what came before the first
     reading."""
     size, base = as_count(told.get("modules_bytes")), as_count(told.get("base_bytes"))
-    context = timeline.count_fact(f"context.{device}", "bytes")
+    context = timeline.count_fact(DeviceFact.CONTEXT.of(device), "bytes")
     if size is None:
         return absent("modules", WORDS["modules"], NO_READING)
     if base is not None and context is not None:
         size += max(base - context - (as_count(told.get("cupti_bytes")) or 0), 0)
     why = LOADED
-    if timeline.fact("cupti", "marks_modules") is False:
+    if timeline.fact(Fact.CUPTI, "marks_modules") is False:
         why += "; since torch.profiler has CUPTI's callbacks, code with arrays alone is noticed"
     return Line("modules", WORDS["modules"], size, PARTIAL, why)
 

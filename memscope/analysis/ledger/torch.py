@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memscope.analysis.ledger.lines import Line, absent, divide, read
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.facts import Fact
 
 MODEL = (
     ("weights", "weights"),
@@ -56,13 +57,13 @@ def _split_line(timeline: Timeline, device: int) -> Line:
 
 def _private_line(timeline: Timeline, device: int) -> Line:
     size = _bytes(timeline, device, "torch.private_free_bytes")
-    reason = timeline.fact("torch.private_pools", "absent")
+    reason = timeline.fact(Fact.PRIVATE_POOLS, "absent")
     why = str(reason) if reason else "torch's counters do not tell pools apart"
     return read("torch.private", "free in private pools", size, why)
 
 
 def _is_expandable(timeline: Timeline) -> bool:
-    return bool(timeline.fact("torch.allocator", "is_expandable"))
+    return bool(timeline.fact(Fact.ALLOCATOR, "is_expandable"))
 
 
 def _bytes(timeline: Timeline, device: int, reading_name: str) -> int | None:

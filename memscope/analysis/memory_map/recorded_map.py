@@ -16,6 +16,7 @@ import numpy.typing as npt
 from memscope.analysis.memory_map.memory_map import MemoryMap, map_at_end
 from memscope.analysis.timeline.map_rows import UNKNOWN_STATE, MapRows, MapTable
 from memscope.analysis.timeline.rare_rows import as_count
+from memscope.facts import Fact
 from memscope.interop.snapshot.snapshot import INACTIVE, Blocks, Segments, Snapshot
 from memscope.interop.snapshot.tables import take
 from memscope.interop.snapshot.values import Stacks
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 Numbers = npt.NDArray[np.int64]
 
-FACT = "torch.map"
 _PLAIN = (str, int, float, bool)
 _known: WeakKeyDictionary[MapRows, tuple[object, RecordedMap | None]] = WeakKeyDictionary()
 
@@ -62,7 +62,7 @@ def recorded_map(timeline: Timeline) -> RecordedMap | None:
     ``recorded_map(read_timeline(recording)).memory`` is the ``MemoryMap`` of the device that ran
     out of memory.
     """
-    rows, fact = timeline.map_rows, timeline.facts.get(FACT)
+    rows, fact = timeline.map_rows, timeline.facts.get(Fact.MAP)
     key = rows.version, str(fact)
     known = _known.get(rows)
     if known is None or known[0] != key:  # a view that is live asks again and again

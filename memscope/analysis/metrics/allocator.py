@@ -19,6 +19,7 @@ from memscope.analysis.metrics.metric import (
 from memscope.analysis.timeline.flushes import Flushes
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.facts import probe_fact
 from memscope.units import format_bytes
 
 LEAST_GAP_BYTES = 256 << 20
@@ -111,7 +112,7 @@ def flushes_in_steps(timeline: Timeline) -> Measured:
         return missing
     if not timeline.counters and not timeline.counts.get("allocator_flush"):
         return NOT_SAMPLED  # no GPU was used, and so there was nothing to flush
-    is_watched = "probe.allocator_flush" in timeline.facts
+    is_watched = probe_fact("allocator_flush") in timeline.facts
     if not is_watched and not timeline.counts.get("allocator_flush"):
         return Missing("nothing watches torch.cuda.empty_cache()")
     if not len(timeline.measured_steps):

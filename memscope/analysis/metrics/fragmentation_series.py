@@ -15,6 +15,7 @@ from memscope.analysis.metrics.memory import find_device
 from memscope.analysis.metrics.metric import Measured, Missing
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.facts import Fact
 
 _NO_MAP = Missing("the allocator's map is not recorded: it is only where memory ran out")
 _HOST = Missing("torch's caching allocator serves GPUs, and this is a host device", False)
@@ -43,7 +44,7 @@ def unused_memory(timeline: Timeline) -> UnusedMemory | None:
 
 
 def _with_split(timeline: Timeline, device: int, unused: Series) -> UnusedMemory:
-    if timeline.fact("torch.allocator", "is_expandable"):
+    if timeline.fact(Fact.ALLOCATOR, "is_expandable"):
         reason = "torch does not count free parts of expandable segments"
         return UnusedMemory(device, unused, None, reason)
     readings = timeline.readings_of("torch.inactive_split_bytes").get(device)

@@ -10,8 +10,8 @@ import numpy as np
 from memscope.analysis.metrics.metric import Measured, Missing
 from memscope.analysis.timeline.serving_rows import HELD, UNUSED
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.facts import Fact, RunKind
 
-FACT = "kv"
 NO_BLOCK = Missing("no KV block is recorded")
 ONE_BUFFER = Missing("this run keeps its KV cache in one buffer, not in blocks", False)
 
@@ -24,7 +24,7 @@ def peak_utilisation(timeline: Timeline) -> Measured:
     missing = _missing(timeline)
     if missing is not None:
         return missing
-    blocks = timeline.count_fact(FACT, "blocks")
+    blocks = timeline.count_fact(Fact.KV, "blocks")
     if not blocks:
         return Missing("the number of KV blocks is not recorded")
     readings = timeline.readings_of(HELD)
@@ -41,7 +41,7 @@ def unused_slot_ratio(timeline: Timeline) -> Measured:
     missing = _missing(timeline)
     if missing is not None:
         return missing
-    slots, unused = timeline.count_fact(FACT, "block_tokens"), timeline.serving.unused
+    slots, unused = timeline.count_fact(Fact.KV, "block_tokens"), timeline.serving.unused
     if not len(unused):
         return Missing(f"{UNUSED} is not sampled while requests hold blocks")
     if not slots:
@@ -61,7 +61,7 @@ def request_oom_rate(timeline: Timeline) -> Measured:
 
 
 def _missing(timeline: Timeline) -> Missing | None:
-    if timeline.facts.get("run.kind") == "q8-decode":
+    if timeline.facts.get(Fact.RUN_KIND) == RunKind.DECODE:
         return ONE_BUFFER
     is_seen = timeline.counts.get("kv_block_alloc") or timeline.readings_of(HELD)
     return None if is_seen else NO_BLOCK

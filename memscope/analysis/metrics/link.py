@@ -6,6 +6,7 @@ from memscope.analysis.metrics.memory import find_device
 from memscope.analysis.metrics.metric import Measured, Missing
 from memscope.analysis.metrics.residency import NO_WINDOW, ONLY_WARMUP
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.facts import Fact
 
 ON_HOST = Missing("on a host device a copy crosses no link")
 NO_RATE = Missing("the link's pinned rate at this copy size is not recorded")
@@ -23,7 +24,7 @@ def link_ratio(timeline: Timeline) -> Measured:
         return ON_HOST
     if not timeline.counts.get("upload"):
         return NO_WINDOW
-    rate = timeline.count_fact("link", "pinned_bytes_per_s")
+    rate = timeline.count_fact(Fact.LINK, "pinned_bytes_per_s")
     if not rate:
         return NO_RATE
     steps = timeline.measured_steps

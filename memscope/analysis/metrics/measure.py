@@ -15,6 +15,7 @@ from memscope.analysis.metrics.table import metrics
 from memscope.analysis.timeline.reading_fold import DeviceReadings
 from memscope.analysis.timeline.reading_names import BY_NAME, PEAK_REGISTERS
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.facts import probe_fact
 
 NO_STEP_AFTER_WARMUP = "no reading of it was taken within a step after warm-up"
 
@@ -137,7 +138,7 @@ def _probe_reason(timeline: Timeline, reading_name: str) -> str:
     known = BY_NAME.get(reading_name)
     if known is None or not known.probe:
         return ""
-    for key in (known.probe, f"probe.{known.probe}"):
+    for key in (known.probe, probe_fact(known.probe)):
         absent, stopped = timeline.fact(key, "absent"), timeline.fact(key, "stopped")
         if isinstance(absent, dict):
             absent = absent.get(reading_name) or absent.get(known.probe)

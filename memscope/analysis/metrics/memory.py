@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from memscope.analysis.metrics.metric import Highest, Measured, Missing, highest
 from memscope.analysis.timeline.readings import MAX_BYTES
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.facts import FIRST_DEVICE, DeviceFact, probe_fact
 
 NO_DEVICE = Missing("no device is recorded")
 NO_PEAK = Missing("driver calls of old steps are sums alone, or older than is kept")
@@ -39,8 +39,8 @@ class Device:
 
 def find_devices(timeline: Timeline) -> dict[int, Device]:
     """Devices by index, as the program named them or torch used them."""
-    used = {int(key[5:]): key for key in timeline.facts if re.fullmatch(r"cuda\.\d{1,4}", key)}
-    named = {0: "device.0"} if "device.0" in timeline.facts else {}
+    used = DeviceFact.CUDA.devices(timeline.facts)
+    named = {0: FIRST_DEVICE} if FIRST_DEVICE in timeline.facts else {}
     return {
         index: _read_device(timeline, key)
         for index, key in sorted((used | named).items())
@@ -163,6 +163,9 @@ def host_peak_bytes(timeline: Timeline) -> Measured:
     peak = host_bytes(timeline)
     if peak is not None:
         return peak
-    facts = (timeline.fact("probe.host", "absent"), timeline.fact("probe.host", "stopped"))
+    facts = (
+        timeline.fact(probe_fact("host"), "absent"),
+        timeline.fact(probe_fact("host"), "stopped"),
+    )
     reason = next((f": {fact}" for fact in facts if isinstance(fact, str)), "")
     return Missing(f"host.rss_bytes is not sampled{reason}")

@@ -10,15 +10,16 @@ from memscope.analysis.metrics.kv_blocks import (
 )
 from memscope.analysis.metrics.metric import Measured, Missing
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.facts import Fact, probe_fact
 
-PROBE = "probe.oom"
+PROBE = probe_fact("oom")
 SERVING = "programs that serve requests"
 PAGED = "programs that keep their KV cache in blocks"
 
 
 def _engine_ooms(timeline: Timeline) -> Measured:
     count = timeline.oom_counts["engine"]
-    is_watched = timeline.fact(PROBE, "watches") is not None or "run.kind" in timeline.facts
+    is_watched = timeline.fact(PROBE, "watches") is not None or Fact.RUN_KIND in timeline.facts
     if count or is_watched:
         return count
     reason = timeline.fact(PROBE, "absent")

@@ -21,6 +21,7 @@ from memscope.analysis.metrics.growth import (
 from memscope.analysis.metrics.metric import Highest, Missing, Negligible
 from memscope.analysis.summary.sentence import Sentence, SentenceKind
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.facts import Fact
 from memscope.units import format_bytes, format_seconds
 
 HIGH_CACHE_RATIO = 0.2
@@ -110,7 +111,7 @@ def _fragmentation(timeline: Timeline) -> Iterator[Sentence]:
 
 
 def _fragmentation_advice(timeline: Timeline) -> str:
-    if timeline.fact("torch.allocator", "is_expandable"):
+    if timeline.fact(Fact.ALLOCATOR, "is_expandable"):
         return "Pad batches and lengths to a few sizes."
     return "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or pad to a few sizes."
 

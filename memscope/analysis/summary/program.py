@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from memscope.analysis.timeline.series import Series, joined
 from memscope.analysis.timeline.timeline import Timeline
+from memscope.facts import FIRST_DEVICE, Fact
 
-WINDOW_FACTS = ("policy", "device.0")  # said by programs that keep weights in a window
+WINDOW_FACTS = (Fact.POLICY, FIRST_DEVICE)  # said by programs that keep weights in a window
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from memscope.analysis.metrics.residency import analyse_residency, wait_ms_per_s
 from memscope.analysis.summary.allocator_sentences import write_allocator_sentences
 from memscope.analysis.summary.sentence import Sentence, SentenceKind
 from memscope.analysis.timeline.timeline import Timeline
-from memscope.format.header import SEGMENT_FACT
+from memscope.facts import Fact
 from memscope.plan import POLICIES, Needs, Plan, Window, advice
 from memscope.reader.scanner import State
 from memscope.units import format_bytes, format_seconds, format_value
@@ -47,17 +47,17 @@ def _said(found: Iterable[tuple[SentenceKind, str | None]]) -> Iterator[Sentence
 
 
 def _stopped(timeline: Timeline) -> str | None:
-    reason = timeline.fact("recorder.stopped", "reason")
+    reason = timeline.fact(Fact.STOPPED, "reason")
     if reason is None:
         return None
     return f"The recording stopped before the program did: {reason}."
 
 
 def _refused(timeline: Timeline) -> str | None:
-    rows = timeline.count_fact("recorder.refused", "rows")
+    rows = timeline.count_fact(Fact.REFUSED, "rows")
     if not rows:
         return None
-    reason = timeline.fact("recorder.refused", "reason")
+    reason = timeline.fact(Fact.REFUSED, "reason")
     return f"{rows:,} events that the program emitted could not be recorded: {reason}."
 
 
@@ -109,8 +109,8 @@ def _no_step(timeline: Timeline) -> str | None:
 
 def _useless_keep(timeline: Timeline) -> str | None:
     """Under `past` the peak is min(2 keep, L) layers."""
-    keep, layers = timeline.count_fact("policy", "keep"), timeline.layers
-    if timeline.fact("policy", "policy") != "past" or keep is None or layers is None:
+    keep, layers = timeline.count_fact(Fact.POLICY, "keep"), timeline.layers
+    if timeline.fact(Fact.POLICY, "policy") != "past" or keep is None or layers is None:
         return None
     if 2 * keep < layers or keep >= layers:
         return None
@@ -126,7 +126,7 @@ def _fits(timeline: Timeline) -> str | None:
     """Where the whole model fits, a window only costs time."""
     needed, device = _whole_bytes(timeline), find_device(timeline)
     usable = device.usable_bytes if device else None
-    policy = timeline.fact("policy", "policy")
+    policy = timeline.fact(Fact.POLICY, "policy")
     if policy in (None, "off") or needed is None or usable is None or needed > usable:
         return None
     wait_ms = wait_ms_per_step(timeline)
@@ -145,24 +145,24 @@ def _whole_bytes(timeline: Timeline) -> int | None:
     plan = _plan(timeline)
     if plan is not None:
         return plan.needs.layers * plan.needs.slab_bytes + plan.needs.always_bytes
-    weights = timeline.count_fact("model", "weights_bytes")
-    fixed = timeline.count_fact("model", "fixed_bytes")
+    weights = timeline.count_fact(Fact.MODEL, "weights_bytes")
+    fixed = timeline.count_fact(Fact.MODEL, "fixed_bytes")
     return None if weights is None or fixed is None else weights + fixed
 
 
 def _plan(timeline: Timeline) -> Plan | None:
     """The plan that the run recorded; None where it is not whole."""
-    layers = timeline.count_fact("plan", "layers")
-    limit = timeline.count_fact("plan", "limit_bytes")
-    sizes = [timeline.count_fact("plan", part) for part in PARTS]
-    keep = timeline.count_fact("plan", "keep")
-    policy = timeline.fact("plan", "policy")
+    layers = timeline.count_fact(Fact.PLAN, "layers")
+    limit = timeline.count_fact(Fact.PLAN, "limit_bytes")
+    sizes = [timeline.count_fact(Fact.PLAN, part) for part in PARTS]
+    keep = timeline.count_fact(Fact.PLAN, "keep")
+    policy = timeline.fact(Fact.PLAN, "policy")
     known = [size for size in sizes if size is not None]
     if layers is None or not 1 <= layers < 1 << 16 or limit is None or len(known) < len(PARTS):
         return None
     if policy not in POLICIES:
         return None
-    window = Window(policy, keep, bool(timeline.fact("plan", "prefetch")))
+    window = Window(policy, keep, bool(timeline.fact(Fact.PLAN, "prefetch")))
     return Plan(Needs(layers, *known), window, limit)
 
 
@@ -182,7 +182,7 @@ def _dropped(timeline: Timeline) -> str | None:
 def _older(timeline: Timeline) -> str | None:
     """What --keep-last took."""
     summed = sum(timeline.old_sums.values())
-    begun = timeline.count_fact(SEGMENT_FACT, "begins_ns")
+    begun = timeline.count_fact(Fact.SEGMENT, "begins_ns")
     parts = [] if begun is None else [f"what is older than {format_seconds(begun / 1e9)} is gone"]
     if summed:
         parts.append(f"of {summed:,} old events there are sums a step, and few readings")

@@ -12,13 +12,13 @@ from memscope.analysis.diagnosis.situation import torch_size
 from memscope.analysis.timeline.rare_rows import as_count
 from memscope.analysis.timeline.readings import MAX_DEVICES, Reading
 from memscope.events import Kind
+from memscope.facts import DeviceFact
 from memscope.text import clean
 
 if TYPE_CHECKING:
     from memscope.analysis.timeline.readings import Readings
     from memscope.reader.scanner import Batch
 
-OTHERS = "nvml.others."
 READINGS = (
     "nvml.total_bytes",
     "nvml.free_bytes",
@@ -144,14 +144,14 @@ def _readings_until(t_ns: int, batch: Batch, before: Readings) -> dict[tuple[str
 def _told_others(batch: Batch) -> list[tuple[int, int, tuple[OtherProcess, ...]]]:
     """When, of which device, and which processes."""
     codes, names = batch.names
-    keys = {code: name for code, name in enumerate(names) if name.startswith(OTHERS)}
+    keys = DeviceFact.OTHER_PROCESSES.devices(names)
+    devices = {names.index(key): device for device, key in keys.items() if device < MAX_DEVICES}
     rows = batch.where(Kind.FACT)
-    told = []
-    for row in rows[np.isin(codes[rows], list(keys))].tolist() if keys else ():
-        number = keys[int(codes[row])].removeprefix(OTHERS)
-        if number.isdecimal() and int(number[:9]) < MAX_DEVICES:
-            told.append((int(batch["t_ns"][row]), int(number[:9]), _listed(batch.data(row))))
-    return told
+    rows = rows[np.isin(codes[rows], list(devices))] if devices else rows[:0]
+    return [
+        (int(batch["t_ns"][row]), devices[int(codes[row])], _listed(batch.data(row)))
+        for row in rows.tolist()
+    ]
 
 
 def _listed(data: Any) -> tuple[OtherProcess, ...]:

@@ -9,11 +9,11 @@ import numpy as np
 
 from memscope.analysis.timeline.map_rows import MapRows
 from memscope.events import KINDS, Kind
+from memscope.facts import Fact
 
 if TYPE_CHECKING:
     from memscope.reader.scanner import Batch
 
-SOURCE_FACT = "run.step_source"
 MAX_FACTS = 4096
 MAX_KEPT = 4096
 MAX_TEXT = 2000
@@ -80,7 +80,7 @@ class RareRows:
         key = batch.name(row)
         if key is None:
             return
-        if key == SOURCE_FACT and batch.data(row) != self.facts.get(key):
+        if key == Fact.STEP_SOURCE and batch.data(row) != self.facts.get(key):
             self.steps_taken_ns, self.other_steps = int(batch["t_ns"][row]), steps
         if key in self.facts or len(self.facts) < MAX_FACTS:
             self.facts[key] = batch.data(row)

@@ -20,7 +20,6 @@ from memscope.analysis.timeline.oom_readings import OomReadings, ReadingsBefore
 from memscope.analysis.timeline.peak_moment import find_peak
 from memscope.analysis.timeline.rare_rows import (
     MAX_KEPT,
-    SOURCE_FACT,
     Mark,
     OutOfMemory,
     Phase,
@@ -36,7 +35,7 @@ from memscope.analysis.timeline.steps import MAX_STEPS, Steps
 from memscope.analysis.timeline.sums import SumFold, read_sums
 from memscope.analysis.timeline.window import MAX_LAYERS, Window
 from memscope.events import KINDS, Kind
-from memscope.format.header import SEGMENT_FACT
+from memscope.facts import Fact, StepSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +60,7 @@ __all__ = [
 DEFAULT_WARMUP_STEPS = 1
 
 # Facts that change what the rows after them mean.
-_TURNING = ("model", "run.warmup_steps", SOURCE_FACT)
+_TURNING = (Fact.MODEL, Fact.WARMUP_STEPS, Fact.STEP_SOURCE)
 
 
 class Timeline:
@@ -101,7 +100,7 @@ class Timeline:
                 self._fold_steps(batch, start, row)
                 start = row
             self._rare.add_fact(batch, row, steps=self._steps.steps_ended)
-            if batch.name(row) == SEGMENT_FACT:
+            if batch.name(row) == Fact.SEGMENT:
                 self._restart(read_held(batch.data(row)))
         self._fold_steps(batch, start, batch.rows)
         self._oom_readings.add(batch, self._readings, MAX_KEPT - len(self._rare.ooms))
@@ -148,7 +147,7 @@ class Timeline:
     @property
     def are_steps_seconds(self) -> bool:
         """Whether the program shows no steps, so that one stands for a second."""
-        return bool(self.facts.get(SOURCE_FACT) == "second")
+        return bool(self.facts.get(Fact.STEP_SOURCE) == StepSource.SECOND)
 
     @property
     def own_steps(self) -> Steps:
@@ -164,13 +163,13 @@ class Timeline:
         """
         count = self._given_warmup
         if count is None:
-            count = as_count(self.facts.get("run.warmup_steps"))
+            count = as_count(self.facts.get(Fact.WARMUP_STEPS))
         return self._rare.other_steps + (DEFAULT_WARMUP_STEPS if count is None else count)
 
     @property
     def layers(self) -> int | None:
         """Layers of the model, lm_head left out; None where the program did not say."""
-        layers = self.count_fact("model", "layers")
+        layers = self.count_fact(Fact.MODEL, "layers")
         return layers if layers is not None and 1 <= layers < MAX_LAYERS else None
 
     @property
@@ -218,8 +217,8 @@ class Timeline:
     @property
     def layer_memory(self) -> tuple[LayerMemory, ...]:
         """What the layers of a watched model did to torch's allocator."""
-        resets = self.fact("watch", "layer_peaks") == "reset at each boundary"
-        return self._layers.layers(self.fact("watch", "layers"), are_peaks_reset=resets)
+        resets = self.fact(Fact.WATCH, "layer_peaks") == "reset at each boundary"
+        return self._layers.layers(self.fact(Fact.WATCH, "layers"), are_peaks_reset=resets)
 
     def flushes_after(self, t_ns: int) -> Flushes:
         """Calls of empty_cache after a moment."""
@@ -234,7 +233,7 @@ class Timeline:
     def is_window_known(self) -> bool:
         """Whether every event is there by which layers are followed; sums do not tell."""
         is_summed = any(self.dropped.get(kind) for kind in ("upload", "evict", "layer"))
-        return not is_summed and SEGMENT_FACT not in self.facts
+        return not is_summed and Fact.SEGMENT not in self.facts
 
     @property
     def are_uploads_known(self) -> bool:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from memscope.facts import Fact
 from memscope.launch.cuda_watch import watch_cuda
 from memscope.probes.cupti.buffers import CuptiAbsent
 from memscope.probes.cupti.library import CuptiLibrary, open_library
@@ -93,7 +94,7 @@ class CuptiProbe:
         except Exception as error:
             self._profiler.close()
             problem = error.problem if isinstance(error, CuptiAbsent) else explain(error)
-            recorder.fact("cupti", {"absent": problem.reason, "fix": problem.fix})
+            recorder.fact(Fact.CUPTI, {"absent": problem.reason, "fix": problem.fix})
             return
         after = self._read_own()
         taken = {device: max(after.get(device, 0) - size, 0) for device, size in before.items()}

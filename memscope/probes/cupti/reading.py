@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memscope.events import Kind
+from memscope.facts import DeviceFact, Fact
 from memscope.probes.cupti.growth import Growth
 from memscope.probes.cupti.library import CuptiLibrary
 from memscope.probes.cupti.outside import Outside, Ranges
@@ -60,15 +61,15 @@ class CuptiReading:
     def say(self, state: dict[str, object]) -> None:
         """What is held now, and ``state`` as the fact ``cupti``, where it has changed."""
         said = {
-            f"cupti.outside.{device}": self._describe(device)
+            DeviceFact.OUTSIDE_TORCH.of(device): self._describe(device)
             for device in sorted({*self._growth, *self._outside.devices})
         }
-        for key, data in {**said, "cupti": state}.items():
+        for key, data in {**said, Fact.CUPTI: state}.items():
             if data != self._said.get(key):
                 self._said[key] = data
                 self._recorder.fact(key, data)
         cost = {"records": self._records, "read_ns": self._read_ns}
-        self._recorder.fact("cupti.cost", self._cupti.cost() | cost)
+        self._recorder.fact(Fact.CUPTI_COST, self._cupti.cost() | cost)
 
     def _read_device(self, torch: Any, device: int) -> None:
         """A reading in which neither torch nor a library made a call."""

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from typing import Any
 
+from memscope.facts import DeviceFact, Fact
 from memscope.probes.nvml.cards import check_memory, find_card, process_size
 from memscope.probes.nvml.errors import Problem, explain
 from memscope.probes.torch.allocator import cuda_torch
@@ -59,7 +60,7 @@ class NvmlProbe:
                     del self._cards[device]
                     self._lack(f"cuda:{device}", lost.error, "; lost while the program ran")
         if len(self._absent) > known:
-            recorder.fact("nvml", {"absent": dict(self._absent)})
+            recorder.fact(Fact.NVML, {"absent": dict(self._absent)})
 
     def lacks_memory(self, device: int) -> bool:
         """Whether NVML was asked for the memory of a device and does not tell it."""
@@ -93,7 +94,7 @@ class NvmlProbe:
         with contextlib.suppress(Exception):  # whatever else it tells is worth as much without
             version = self._nvml.nvmlSystemGetDriverVersion()
             text = version.decode() if isinstance(version, bytes) else version  # of an old pynvml
-            recorder.fact("nvml.driver", {"driver": text})
+            recorder.fact(Fact.NVML_DRIVER, {"driver": text})
 
     def _find_cards(self, torch: Any) -> None:
         for device in range(torch.cuda.device_count()):
@@ -177,7 +178,7 @@ class NvmlProbe:
         }
         if others != self._others.get(device, {}):
             self._others[device] = others
-            recorder.fact(f"nvml.others.{device}", others)
+            recorder.fact(DeviceFact.OTHER_PROCESSES.of(device), others)
 
     def _lack(self, name: str, error: Exception | str, consequence: str = "") -> None:
         if name not in self._absent:

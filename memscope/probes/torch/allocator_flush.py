@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from memscope.events import Kind
+from memscope.facts import probe_fact
 from memscope.probes.torch.allocator import cuda_torch, read_counters
 from memscope.recorder.recorder import Recorder
 
@@ -45,7 +46,7 @@ class FlushProbe:
         self._is_watching = True
         for name in names:
             self._wrap(library, name, recorder)
-        recorder.fact("probe.allocator_flush", {"watches": "torch.cuda.empty_cache()"})
+        recorder.fact(probe_fact("allocator_flush"), {"watches": "torch.cuda.empty_cache()"})
 
     def close(self) -> None:
         """Put torch's own functions back."""

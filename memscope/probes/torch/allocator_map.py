@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from memscope.events import Kind
+from memscope.facts import Fact
 from memscope.interop.snapshot.snapshot import (
     ALLOCATED,
     INACTIVE,
@@ -22,7 +23,6 @@ from memscope.interop.snapshot.snapshot import (
 )
 from memscope.recorder.recorder import Recorder
 
-FACT = "torch.map"
 MAX_BLOCKS = 200_000
 MAX_SECONDS = 2.0
 MAX_FRAMES = 12
@@ -109,7 +109,7 @@ def emit_map(
             "left_out_bytes": sum(each["total_size"] for each in rest),
             "reason": reason,
         }
-    recorder.fact(FACT, fact)
+    recorder.fact(Fact.MAP, fact)
 
 
 def _rank(segment: Segment, device: int) -> tuple[bool, int]:

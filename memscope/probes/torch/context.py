@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 
+from memscope.facts import DeviceFact
 from memscope.probes.nvml.cards import OwnBytes
 from memscope.recorder.recorder import Recorder
 
@@ -25,5 +26,7 @@ def measure_context(recorder: Recorder, device: int = 0) -> int | None:
             reason = None if size is not None else "NVML does not list this process"
     except Exception as error:  # no CUDA, no NVML, no permission: the reason is all that counts
         reason = f"{type(error).__name__}: {error}"
-    recorder.fact(f"context.{device}", {"bytes": size} if reason is None else {"reason": reason})
+    recorder.fact(
+        DeviceFact.CONTEXT.of(device), {"bytes": size} if reason is None else {"reason": reason}
+    )
     return size

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any
 
+from memscope.facts import DeviceFact, Fact
 from memscope.probes.torch.allocator import cuda_torch
 from memscope.recorder.recorder import Recorder
 
@@ -40,12 +41,12 @@ class DeviceProbe:
     def begin(self, recorder: Recorder) -> None:
         """Before the program can change them."""
         found = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
-        recorder.fact("environment", found)
+        recorder.fact(Fact.ENVIRONMENT, found)
 
     def __call__(self, recorder: Recorder) -> None:
         if not self._has_version and (versions := read_versions()):
             self._has_version = True
-            recorder.fact("torch.version", versions)
+            recorder.fact(Fact.TORCH_VERSION, versions)
         torch = cuda_torch()
         if torch is None:
             return
@@ -53,9 +54,9 @@ class DeviceProbe:
             if device in self._known or not _is_used(torch, device):
                 continue
             if not self._known:
-                recorder.fact("torch.allocator", read_settings(torch))
+                recorder.fact(Fact.ALLOCATOR, read_settings(torch))
             self._known.add(device)
-            recorder.fact(f"cuda.{device}", describe_device(torch, device))
+            recorder.fact(DeviceFact.CUDA.of(device), describe_device(torch, device))
 
 
 def read_versions() -> dict[str, str]:

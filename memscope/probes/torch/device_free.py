@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from memscope.facts import probe_fact
 from memscope.probes.pace import TimePace
 from memscope.probes.torch.allocator import cuda_torch, read_counters
 from memscope.recorder.recorder import Recorder
@@ -62,7 +63,7 @@ class DeviceFreeProbe:
                 _sample(torch, recorder, device, step)
         except Exception as error:
             self.close()
-            recorder.fact(f"probe.{self.name}", {"stopped": f"{type(error).__name__}: {error}"})
+            recorder.fact(probe_fact(self.name), {"stopped": f"{type(error).__name__}: {error}"})
         end_ns = time.perf_counter_ns()
         self._pace.end_read(end_ns, end_ns - start_ns)
 

@@ -18,9 +18,10 @@ from types import FrameType
 from typing import Any
 
 from memscope.events import Kind
+from memscope.facts import Fact, probe_fact
 from memscope.launch.cuda_watch import watch_cuda
 from memscope.probes.torch.allocator import cuda_torch, read_counters, sample_counters
-from memscope.probes.torch.allocator_map import FACT, MAX_BLOCKS, MAX_FRAMES, emit_map, read_map
+from memscope.probes.torch.allocator_map import MAX_BLOCKS, MAX_FRAMES, emit_map, read_map
 from memscope.probes.torch.history import start_history, stop_history
 from memscope.probes.torch.oom_errors import (
     begin_watching,
@@ -75,7 +76,7 @@ class OomProbe:
             return
         self._begin()
         self._has_said = True
-        recorder.fact("probe.oom", self._facts(torch))
+        recorder.fact(probe_fact("oom"), self._facts(torch))
 
     def close(self) -> None:
         """Give the program its hooks back; the observer stays and does nothing."""
@@ -170,14 +171,16 @@ def _record_map(recorder: Recorder, torch: Any, device: int, at_ns: int) -> None
     try:
         active = torch._C._cuda_memoryStats(device).get("active", {}).get("all", {})
         if active.get("current", 0) > MOST_BLOCKS:  # torch would be at it for seconds
-            recorder.fact(FACT, {"device": device, "reason": f"more than {MOST_BLOCKS:,} blocks"})
+            recorder.fact(
+                Fact.MAP, {"device": device, "reason": f"more than {MOST_BLOCKS:,} blocks"}
+            )
             return
         snapshot = read_map(torch)
         version = str(torch.__version__)
         emit_map(recorder, snapshot, device=device, at_ns=at_ns, torch_version=version)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        recorder.fact(FACT, {"device": device, "reason": reason})
+        recorder.fact(Fact.MAP, {"device": device, "reason": reason})
 
 
 def _amounts(torch: Any, device: int, usable: int, free: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from memscope.facts import probe_fact
 from memscope.probes.pace import TimePace
 from memscope.probes.torch.allocator import cuda_torch
 from memscope.recorder.recorder import Recorder
@@ -33,7 +34,7 @@ class PinnedProbe:
         read = getattr(torch._C, "_cuda_hostMemoryStats", None)
         if read is None:
             self._is_counted = False
-            recorder.fact("probe.pinned", {"absent": "torch 2.7 is the first that counts it"})
+            recorder.fact(probe_fact("pinned"), {"absent": "torch 2.7 is the first that counts it"})
             return
         start_ns = time.thread_time_ns()
         counters = read()

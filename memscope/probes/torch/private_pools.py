@@ -11,6 +11,7 @@ import inspect
 import time
 from typing import Any
 
+from memscope.facts import Fact
 from memscope.probes.pace import TimePace
 from memscope.probes.torch.allocator import cuda_torch
 from memscope.probes.torch.history import is_history_on
@@ -19,7 +20,6 @@ from memscope.recorder.recorder import Recorder
 LEAST_NS = 1_000_000_000
 SHARE = 0.0005
 MAX_BLOCKS = 20_000
-FACT = "torch.private_pools"
 
 
 class PrivatePoolProbe:
@@ -47,7 +47,7 @@ class PrivatePoolProbe:
                 recorder.sample("torch.private_split_bytes", bytes=split, device=device)
         if reason != self._reason:
             self._reason = reason
-            recorder.fact(FACT, {"absent": reason})
+            recorder.fact(Fact.PRIVATE_POOLS, {"absent": reason})
         self._pace.end_read(now_ns, time.thread_time_ns() - start_ns)
 
 

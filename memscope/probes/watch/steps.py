@@ -15,10 +15,12 @@ import threading
 import warnings
 from typing import Any
 
+from memscope.facts import StepSource
 from memscope.recorder.recorder import Recorder
 
 SECOND_NS = 1_000_000_000
-NAMES = ("second", "module", "optimizer")  # each replaces those before it
+# Each replaces those before it.
+SOURCES: tuple[str, ...] = (StepSource.SECOND, StepSource.FORWARD, StepSource.OPTIMIZER)
 
 
 class StepProbe:
@@ -47,14 +49,14 @@ class StepProbe:
         if self._recorder is None:
             self._recorder = recorder
             if recorder.step_source is None:
-                self._take(recorder, "second")
+                self._take(recorder, StepSource.SECOND)
                 self._begin_step(recorder)
         if not self._is_mine():
             self.close()
             return
         self._hook_torch()
-        if self._source == "second" and recorder.clock() - self._start_ns >= SECOND_NS:
-            self._end_step("second")
+        if self._source == StepSource.SECOND and recorder.clock() - self._start_ns >= SECOND_NS:
+            self._end_step(StepSource.SECOND)
 
     def close(self) -> None:
         """Take the hooks off torch."""
@@ -82,7 +84,7 @@ class StepProbe:
         with self._lock:
             if recorder is None or not self._is_mine():
                 return
-            if NAMES.index(source) < NAMES.index(self._source):
+            if SOURCES.index(source) < SOURCES.index(self._source):
                 return
             if source != self._source:
                 self._take(recorder, source)
@@ -101,7 +103,7 @@ class StepProbe:
             register = getattr(optimizers, "register_optimizer_step_post_hook", None)
             if register is not None:
                 self._optimizer_hook = register(self._after_optimizer)
-        if self._source == "optimizer" or uses_compiler():
+        if self._source == StepSource.OPTIMIZER or uses_compiler():
             self._is_disarmed = True
             self._disarm()
         elif self._forward_hook is None and not self._is_in_forward():
@@ -111,7 +113,7 @@ class StepProbe:
 
     def _after_optimizer(self, *_: object) -> None:
         if not is_being_compiled():
-            self._end_step("optimizer")
+            self._end_step(StepSource.OPTIMIZER)
 
     def _arm(self) -> None:
         modules = sys.modules.get("torch.nn.modules.module")
@@ -142,7 +144,7 @@ class StepProbe:
         if output is not None:
             self._remove_inner()
         self._arm()
-        self._end_step("module")
+        self._end_step(StepSource.FORWARD)
 
     def _remove_inner(self) -> None:
         hook, self._inner_hook = self._inner_hook, None

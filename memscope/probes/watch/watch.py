@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
+from memscope.facts import Fact, StepSource, probe_fact
 from memscope.probes.pace import LAYER_SHARE, StepPace, TimePace
 from memscope.probes.torch.allocator import cuda_torch
 from memscope.probes.watch.kv_cache import follow_caches, unfollow_caches
@@ -26,8 +27,6 @@ from memscope.probes.watch.model_layers import (
 )
 from memscope.probes.watch.model_sampler import ModelSampler
 from memscope.recorder.recorder import Recorder, active_recorder
-
-MARKED = "program"  # the source of steps that the program marks itself
 
 
 def watch(
@@ -51,8 +50,8 @@ def watch(
     compiled = is_compiled_whole(model)
     found = () if layers is None or compiled else find_layers(model, layers)
     watching = Watch(recorder, model, found, optimizer, resets_peaks=layer_peaks)
-    recorder.fact("model", {"name": type(model).__name__})
-    recorder.fact("watch", describe(watching, layers, is_compiled=compiled, resets=layer_peaks))
+    recorder.fact(Fact.MODEL, {"name": type(model).__name__})
+    recorder.fact(Fact.WATCH, describe(watching, layers, is_compiled=compiled, resets=layer_peaks))
     return watching
 
 
@@ -116,7 +115,7 @@ class Watch:
         recorder, self._recorder = self._recorder, None
         if recorder is not None and not self.pace.steps:
             reason = "no forward was seen: the model was not called, or inside torch.compile"
-            recorder.fact("probe.watch", {"saw": reason})
+            recorder.fact(probe_fact("watch"), {"saw": reason})
 
     def __enter__(self) -> Self:
         return self
@@ -144,7 +143,7 @@ class Watch:
             try:
                 call(recorder)
             except Exception as error:
-                recorder.fact("probe.watch", {"stopped": f"{type(error).__name__}: {error}"})
+                recorder.fact(probe_fact("watch"), {"stopped": f"{type(error).__name__}: {error}"})
                 self.close()
 
         return guarded
@@ -180,9 +179,9 @@ class Watch:
 
     def _begin_step(self, recorder: Recorder, now_ns: int) -> None:
         """Unless one is open or the program marks them; an optimizer's follow without a gap."""
-        if recorder.step_source == MARKED:
+        if recorder.step_source == StepSource.MARKED:
             return
-        recorder.take_steps("watch")
+        recorder.take_steps(StepSource.WATCH)
         if recorder.open_step >= 0:
             return
         is_next = self.has_optimizer and self._step_start_ns
@@ -221,7 +220,7 @@ class Watch:
         emit_readings(recorder, recorder.open_step, readings)
         cost_ns = reader.cost_ns + recorder.clock() - start_ns
         if self.pace.end_read(cost_ns):
-            recorder.fact("watch.pace", self._describe_pace())
+            recorder.fact(Fact.WATCH_PACE, self._describe_pace())
 
     def _describe_pace(self) -> dict[str, object]:
         step_ns = self.pace.step_ns

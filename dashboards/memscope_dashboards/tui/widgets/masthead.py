@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from memscope.analysis.metrics.memory import Device
 from memscope.analysis.summary.sentence import Sentence, Severity
 from memscope.analysis.summary.summary import Summary
+from memscope.facts import Fact
 from memscope.reader.state import StateName
 from memscope.text import clean
 from memscope.units import format_bytes, format_seconds
@@ -90,13 +91,13 @@ def format_age(age_s: float) -> str:
 
 def settings_line(facts: object, *, is_short: bool) -> Line:
     """Model, policy, keep, allocator, unit and prefetch, as far as the recording has them."""
-    policy, keep = (fact_text(facts, "policy", field) for field in ("policy", "keep"))
-    prefetch = fact(facts, "policy", "prefetch")
+    policy, keep = (fact_text(facts, Fact.POLICY, field) for field in ("policy", "keep"))
+    prefetch = fact(facts, Fact.POLICY, "prefetch")
     parts = (
-        (fact_text(facts, "model", "name", 24 if is_short else 48), "strong"),
+        (fact_text(facts, Fact.MODEL, "name", 24 if is_short else 48), "strong"),
         (f"{policy}, keep {keep}" if policy and keep else policy, "text"),
-        (fact_text(facts, "policy", "allocator"), "text"),
-        (fact_text(facts, "policy", "unit"), "text"),
+        (fact_text(facts, Fact.POLICY, "allocator"), "text"),
+        (fact_text(facts, Fact.POLICY, "unit"), "text"),
         ("prefetch" if prefetch is True else "no prefetch" if prefetch is False else "", "text"),
     )
     return join((((text, role),) for text, role in parts if text), DOT)

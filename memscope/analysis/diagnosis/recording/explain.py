@@ -11,6 +11,7 @@ from memscope.analysis.diagnosis.recording.explanation import SOURCE, explain_er
 from memscope.analysis.diagnosis.recording.killed import host_full
 from memscope.analysis.diagnosis.recording.oom import RecordedOom, make_situation, read_oom
 from memscope.analysis.diagnosis.situation import Situation, torch_size
+from memscope.facts import Fact, probe_fact
 from memscope.plan import Needs, Plan, Window, fitting_keep, with_keep, with_policy
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _length(timeline: Timeline) -> str:
 
 def read_plan(timeline: Timeline) -> Plan | None:
     """The plan that the recorded program made; None where there is none that makes sense."""
-    data = timeline.facts.get("plan")
+    data = timeline.facts.get(Fact.PLAN)
     if not isinstance(data, dict):
         return None
     numbers = {field.name: data.get(field.name, 0) for field in dataclasses.fields(Needs)}
@@ -106,8 +107,8 @@ def _explain_engine(oom: OutOfMemory, timeline: Timeline) -> Explanation:
         return _explain_budget(recorded, plan)
     found = explain_oom(
         recorded,
-        no_owners=_reason(timeline, "probe.oom", "owners"),
-        no_map="" if timeline.map_rows.t_ns >= 0 else _reason(timeline, "torch.map", "reason"),
+        no_owners=_reason(timeline, probe_fact("oom"), "owners"),
+        no_map="" if timeline.map_rows.t_ns >= 0 else _reason(timeline, Fact.MAP, "reason"),
     )
     if plan is None:
         return found

@@ -10,18 +10,18 @@ from memscope.analysis.diagnosis.advice import CONTAINER, OWN_LIMIT
 from memscope.analysis.diagnosis.explanation import Advice, Explanation
 from memscope.analysis.diagnosis.situation import torch_size
 from memscope.analysis.timeline.rare_rows import as_count
+from memscope.facts import Fact
 
 if TYPE_CHECKING:
     from memscope.analysis.timeline.timeline import Timeline
 
-FACT = "host.limits"
 _UNREAD_LIMIT = "whether ulimit -v (RLIMIT_AS) was set: the recording does not say"
 
 
 def within_host_limits(found: Explanation, timeline: Timeline) -> Explanation:
     """``found``, which the error's text alone gave, with the limits that are recorded."""
-    limit = timeline.count_fact(FACT, "address_space_bytes")
-    is_read = isinstance(timeline.facts.get(FACT), dict)
+    limit = timeline.count_fact(Fact.HOST_LIMITS, "address_space_bytes")
+    is_read = isinstance(timeline.facts.get(Fact.HOST_LIMITS), dict)
     help_ = (*_help(limit, timeline), *_others(found, is_limit_known=is_read))
     if limit is None:
         unread = () if is_read else (_UNREAD_LIMIT,)
@@ -48,8 +48,8 @@ def _why(limit: int, timeline: Timeline) -> str:
 def _help(limit: int | None, timeline: Timeline) -> Iterator[Advice]:
     if limit is not None:
         yield Advice("ulimit -v unlimited, or higher", f"it was {torch_size(limit)}")
-    group = timeline.facts.get("cgroup")
-    container = timeline.count_fact("cgroup", "limit_bytes")
+    group = timeline.facts.get(Fact.CGROUP)
+    container = timeline.count_fact(Fact.CGROUP, "limit_bytes")
     if container is not None:
         yield Advice(CONTAINER.setting, f"it was {torch_size(container)}; {CONTAINER.reason}")
     elif not isinstance(group, dict) and limit is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memscope.facts import Fact
 from memscope.reader.state import StateName
 from memscope.units import format_bytes
 
@@ -45,7 +46,7 @@ class HostFull:
 
 def host_full(timeline: Timeline, state: State) -> HostFull | None:
     """The last readings of a program that was cut off at its limit; None where it was not."""
-    limit = timeline.count_fact("cgroup", "limit_bytes")
+    limit = timeline.count_fact(Fact.CGROUP, "limit_bytes")
     used = timeline.latest("cgroup.used_bytes")
     if (
         state.name is not StateName.CUT
@@ -59,5 +60,5 @@ def host_full(timeline: Timeline, state: State) -> HostFull | None:
         used_bytes=int(used.value),
         limit_bytes=limit,
         own_bytes=None if own is None else int(own.value),
-        kills=timeline.count_fact("cgroup.events", "oom_kill") or 0,
+        kills=timeline.count_fact(Fact.CGROUP_EVENTS, "oom_kill") or 0,
     )

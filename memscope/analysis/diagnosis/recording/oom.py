@@ -16,9 +16,10 @@ from memscope.analysis.diagnosis.snapshot.oom import OomMoment, decide_oom
 from memscope.analysis.memory_map.fragmentation import buckets
 from memscope.analysis.memory_map.holders import name_stack
 from memscope.analysis.memory_map.memory_map import SMALL_BYTES, SMALL_SEGMENT_BYTES
-from memscope.analysis.memory_map.recorded_map import FACT, RecordedMap, recorded_map
+from memscope.analysis.memory_map.recorded_map import RecordedMap, recorded_map
 from memscope.analysis.metrics.growth import Growth, analyse_growth
 from memscope.analysis.timeline.rare_rows import OutOfMemory, as_count
+from memscope.facts import FIRST_DEVICE, DeviceFact, Fact, StepSource
 from memscope.interop.oom_log.context import LogContext
 from memscope.interop.oom_log.formats.torch import OomMessage
 from memscope.interop.oom_log.sizes import Size
@@ -104,9 +105,11 @@ def make_situation(oom: OutOfMemory, timeline: Timeline) -> Situation:
 
 def situation_of(message: OomMessage, device: int, timeline: Timeline) -> Situation:
     """``message`` on ``device`` among the settings that the recording names."""
-    name = timeline.fact(f"cuda.{max(device, 0)}", "name") or timeline.fact("device.0", "name")
+    name = timeline.fact(DeviceFact.CUDA.of(max(device, 0)), "name") or timeline.fact(
+        FIRST_DEVICE, "name"
+    )
     context = LogContext(torch_version=_version(timeline))
-    settings = timeline.fact("torch.allocator", "settings")
+    settings = timeline.fact(Fact.ALLOCATOR, "settings")
     if isinstance(settings, str):
         context.settings = settings
     unnamed = "the device" if message.device is None else ""
@@ -134,7 +137,7 @@ def _message(oom: OutOfMemory) -> OomMessage:
 
 
 def _version(timeline: Timeline) -> tuple[int, ...]:
-    match = re.match(r"(\d{1,4})\.(\d{1,4})", str(timeline.fact(FACT, "torch")))
+    match = re.match(r"(\d{1,4})\.(\d{1,4})", str(timeline.fact(Fact.MAP, "torch")))
     return (int(match[1]), int(match[2])) if match else ()
 
 
@@ -160,7 +163,7 @@ def _analyse(found: RecordedMap, oom: OutOfMemory, balance: Balance) -> Snapshot
 
 def _growth(oom: OutOfMemory, timeline: Timeline) -> Growth | None:
     """Growth there by steps of the program's own: loading a model grows by the second as well."""
-    if timeline.facts.get("run.step_source") in (None, "second"):
+    if timeline.facts.get(Fact.STEP_SOURCE) in (None, StepSource.SECOND):
         return None
     found = analyse_growth(timeline, "allocated").get(max(oom.device, 0))
     return found if found is not None and found.is_plain else None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from memscope.analysis.diagnosis.balance import CONTEXT_BYTES, OUTSIDE_SHARE
 from memscope.analysis.diagnosis.recording.oom import situation_of
 from memscope.analysis.diagnosis.situation import Situation
+from memscope.facts import DeviceFact
 from memscope.interop.oom_log.sizes import Size
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _fill(
         return None if count is None or is_older else Size(count)
 
     total = size("nvml.total_bytes") if reading_name.startswith("nvml.") else None
-    known = timeline.count_fact(f"cuda.{device}", "total_bytes")
+    known = timeline.count_fact(DeviceFact.CUDA.of(device), "total_bytes")
     process, reserved = size("nvml.process_bytes"), size("torch.reserved_bytes")
     listed = () if process else before.others.get(device, ())
     if process and reserved and process.bytes < reserved.bytes:

@@ -16,7 +16,7 @@ from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.cli.summary import summary_lines
 from memscope.events import Kind
-from memscope.format.header import SEGMENT_FACT
+from memscope.facts import Fact
 from memscope.reader.state import State
 from tests.memscope.analysis.build import Event, event, fact, fold, state
 from tests.memscope.analysis.sweeps import run_sweeps
@@ -323,7 +323,7 @@ def test_what_was_given_back_before_the_end_is_shown_at_the_peak():
 def test_a_peak_that_driver_calls_do_not_tell_is_no_sentence():
     """They were made before the recording, or are older than is kept: --at peak knows no more."""
     free = event(Kind.DEVICE_FREE, 7, bytes=GIB)
-    older = fact(SEGMENT_FACT, {"driver": {"pool": [9 * GIB, 9]}})
+    older = fact(Fact.SEGMENT, {"driver": {"pool": [9 * GIB, 9]}})
     for rows in ([free], [older, *[free] * 8]):
         found = texts(fold([*program(), *rows]), state())
         assert not any("--at peak" in each for each in found)

@@ -12,7 +12,7 @@ from memscope.analysis.summary.residency_map import ResidencyMapFold
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.events import Kind
-from memscope.format.header import SEGMENT_FACT
+from memscope.facts import Fact
 from memscope.reader.scanner import Batch
 from memscope.recorder.step_sums import LastMoves, layer_ranges, thin
 from tests.memscope.analysis.build import HEADER, Event, event, fact, fold, make_batch, state
@@ -100,7 +100,7 @@ def test_a_segment_without_those_before_it_goes_on_from_what_was_held() -> None:
     head = {"number": 4, "begins_ns": 9, "driver": {"weight_pool": [100, 2], "kv": [50, 1]}}
     host = fact("device.0", {"name": "host", "kind": "host", "total_bytes": 1000})
     rows = [
-        fact(SEGMENT_FACT, head),
+        fact(Fact.SEGMENT, head),
         host,
         event(Kind.DEVICE_FREE, 10, name="weight_pool", bytes=40),
     ]

@@ -10,8 +10,9 @@ import pytest
 
 from memscope.analysis.ledger.ledger import make_ledgers
 from memscope.events import Kind
+from memscope.facts import Fact
 from memscope.probes.torch import private_pools
-from memscope.probes.torch.private_pools import FACT, PrivatePoolProbe
+from memscope.probes.torch.private_pools import PrivatePoolProbe
 from tests.fakes import FakeTorch, ListRecorder
 from tests.memscope.analysis.build import event, fact, fold
 from tests.memscope.analysis.torch_runs import GPU, MIB, TOTAL, sample
@@ -83,7 +84,7 @@ def test_what_would_cost_much_is_not_read_and_says_so(
     torch: MappedTorch, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (row,) = read(torch, monkeypatch).rows
-    assert row.name == FACT
+    assert row.name == Fact.PRIVATE_POOLS
     assert reason in row.data["absent"]
     assert torch.reads == 0
 
@@ -111,7 +112,10 @@ def test_ledger_counts_no_byte_of_a_private_pool_twice() -> None:
 
 
 def test_ledger_says_why_pools_were_not_read() -> None:
-    rows = [sample("torch.reserved_bytes", 0, MIB), fact(FACT, {"absent": "too many blocks"})]
+    rows = [
+        sample("torch.reserved_bytes", 0, MIB),
+        fact(Fact.PRIVATE_POOLS, {"absent": "too many blocks"}),
+    ]
     (ledger,) = make_ledgers(fold([GPU, *rows, event(Kind.MARK, name="x")]))
     line = ledger.find("torch.private")
     assert line is not None
