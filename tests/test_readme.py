@@ -11,53 +11,27 @@ from pathlib import Path
 import pytest
 
 from memscope.cli import main
-from memscope.cli.verbs import VERBS
 from tests.paths import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PYTEST = (ROOT / "docs" / "pytest.md").read_text(encoding="utf-8")
+RECORDING = (ROOT / "docs" / "recording.md").read_text(encoding="utf-8")
+MAX_WORDS = 1300
 
 
-def python_example(containing: str) -> str:
-    """The README's Python example with that text in it."""
-    blocks: list[str] = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+def python_example(containing: str, page: str = README) -> str:
+    """The page's Python example with that text in it."""
+    blocks: list[str] = re.findall(r"```python\n(.*?)```", page, flags=re.S)
     (example,) = (block for block in blocks if containing in block)
     return example
 
 
-def test_verbs_are_those_that_there_are() -> None:
-    table = README.partition("## How to go on")[2].partition("### ")[0]
-    listed = re.findall(r"^\| `([a-z]+)` \|", table, flags=re.M)
-    used = re.findall(r"^\$ memscope ([a-z]+)", README, flags=re.M)
-    assert set(listed) == set(VERBS)
-    assert set(used) <= set(VERBS)
-
-
-def test_pictures_and_links_exist() -> None:
-    links = re.findall(r"\]\(([^)#]+)\)", README)
-    assert links
-    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
-
-
-def test_keys_of_json_are_those_of_a_summary(tmp_path: Path) -> None:
-    from memscope.analysis.summary.summary import summarize
-    from memscope.analysis.timeline.timeline import read_timeline
-    from memscope.reader.recording import open_recording
-    from memscope.recorder.recorder import Recorder
-
-    Recorder(tmp_path / "run.mscope").close()
-    with open_recording(tmp_path / "run.mscope") as recording:
-        keys = summarize(read_timeline(recording), recording.state).to_json().keys()
-    table = README.partition("## JSON")[2].partition("`decode --json`")[0]
-    listed = [key for row in re.findall(r"^\| (`.*?) \|", table, flags=re.M) for key in names(row)]
-    assert sorted(listed) == sorted(keys)
-
-
-def names(cell: str) -> list[str]:
-    return re.findall(r"`(\w+)`", cell)
+def test_readme_can_be_read_in_one_sitting() -> None:
+    assert len(README.split()) <= MAX_WORDS
 
 
 def test_recording_example_runs(tmp_path: Path) -> None:
-    example = python_example("memscope.record(")
+    example = python_example("memscope.record(", RECORDING)
     subprocess.run([sys.executable, "-c", example], cwd=tmp_path, check=True, timeout=300)
     assert (tmp_path / "run.mscope").exists()
 
@@ -72,8 +46,10 @@ def test_marker_example_says_what_it_shows(tmp_path: Path) -> None:
         open_model()
     except MemscopeError as error:
         pytest.skip(f"the real model cannot be had: {error}")
-    example = python_example("pytest.mark.memscope(")
-    (tmp_path / "test_kept.py").write_text(example + python_example("(memscope_measurement)"))
+    example = python_example("from memscope_runners.decode", PYTEST)
+    (tmp_path / "test_kept.py").write_text(
+        example + python_example("(memscope_measurement)", PYTEST)
+    )
     (tmp_path / "test_broken.py").write_text(example.replace("<= 26", "<= 25"))
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "."],
@@ -83,7 +59,7 @@ def test_marker_example_says_what_it_shows(tmp_path: Path) -> None:
         text=True,
         timeout=900,
     )
-    shown = README.partition("With `<= 25` it says")[2].split("```")[1].splitlines()[1:]
+    shown = PYTEST.partition("With `<= 25` it says")[2].split("```")[1].splitlines()[1:]
     for line in shown[:6]:
         assert line in run.stdout.splitlines()
     assert shown[-1].replace("PATH", str(tmp_path)) in run.stdout
@@ -91,7 +67,31 @@ def test_marker_example_says_what_it_shows(tmp_path: Path) -> None:
 
 
 def test_explanation_at_the_top_is_what_explain_says(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = README.partition("memscope explain -\n")[2].partition("\n[...]")[0]
-    log = ROOT / "tests" / "data" / "oom" / "06-edge-fragmentation.txt"
-    assert main(["explain", str(log)]) == 0
+    shown = README.partition("memscope explain examples/oom.log\n")[2].partition("\n[...]")[0]
+    assert main(["explain", str(ROOT / "examples" / "oom.log")]) == 0
     assert capsys.readouterr().out.startswith(shown)
+
+
+@pytest.mark.slow
+def test_memory_test_says_what_it_shows(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("what is shown is of a machine without a GPU")
+    (tmp_path / "test_memory.py").write_text(python_example("def test_gpu_memory"))
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "."],
+        cwd=tmp_path,
+        env=os.environ | {"MEMSCOPE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    shown = README.partition("ends with\n")[2].split("```")[1].splitlines()[1:]
+    for line in shown:
+        assert line == "[...]" or without_sizes(line) in without_sizes(run.stdout)
+    assert "1 failed, 1 skipped" in run.stdout
+
+
+def without_sizes(text: str) -> str:
+    """``text`` without what differs from machine to machine."""
+    return re.sub(r"[\d.]+ [MG]iB\b(?!  )", "SIZE", text)
