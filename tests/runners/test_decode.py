@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from memscope_runners.decoder import Decoded, Decoder
 from memscope_runners.memory.cuda_device import CudaDevice
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
+from tests.runners.decode_cases import outcome, windows
 
 PROMPT = "The capital of France is"
 ALLOCATORS, UNITS, SWITCHES = ("naive", "pool"), ("slab", "entry"), (False, True)
@@ -37,13 +37,6 @@ def real() -> CheckpointSource:
         return open_model(None)
     except MemscopeError as error:
         pytest.skip(f"the real model cannot be had: {error}")
-
-
-def windows(layers: int) -> Iterator[tuple[str, int | None]]:
-    yield "off", None
-    for policy in ("past", "symmetric", "lru", "pinned"):
-        for keep in range(1, layers + 1):
-            yield policy, keep
 
 
 def run(
@@ -69,10 +62,6 @@ def run(
 
 def value(summary: Summary, name: str) -> float | None:
     return summary.metrics[name].value
-
-
-def outcome(decoded: Decoded) -> tuple[list[int], list[int]]:
-    return decoded.token_ids, decoded.logits_crcs
 
 
 def test_no_setting_changes_a_bit_of_the_tiny_model(tiny: CheckpointSource, tmp_path: Path) -> None:

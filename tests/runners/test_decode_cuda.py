@@ -25,8 +25,8 @@ from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 from tests.fakes import ListRecorder
 from tests.memscope.launch.programs import PYTHON, run_process
-from tests.runners.memory.test_cuda_device import fill_card
-from tests.runners.test_decode import outcome, windows
+from tests.runners.decode_cases import outcome, windows
+from tests.runners.memory.full_card import fill_card
 
 pytestmark = pytest.mark.gpu
 

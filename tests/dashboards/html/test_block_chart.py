@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import HOSTILE, record_nothing
+
+from tests.dashboards.html.small_runs import HOSTILE, record_nothing
 
 pytest.importorskip("plotly")
 

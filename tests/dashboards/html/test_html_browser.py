@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from small_runs import HOSTILE, record_run
+
+from tests.dashboards.html.small_runs import HOSTILE, record_run
 
 pytest.importorskip("plotly")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_runs import KEEP, LAYERS, SLAB_BYTES, record_nothing, record_run
+
+from tests.dashboards.html.small_runs import KEEP, LAYERS, SLAB_BYTES, record_nothing, record_run
 
 pytest.importorskip("plotly")
 

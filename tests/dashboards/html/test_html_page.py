@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import (
+
+from memscope.cli.report import write_report
+from memscope.reader.recording import open_recording
+from memscope.units import format_value
+from tests.dashboards.html.small_runs import (
     HOSTILE,
     cut,
     record_nothing,
@@ -20,10 +24,6 @@ from small_runs import (
     record_out_of_memory,
     record_run,
 )
-
-from memscope.cli.report import write_report
-from memscope.reader.recording import open_recording
-from memscope.units import format_value
 
 pytest.importorskip("plotly")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from memscope.analysis.summary.summary import summarize
 from memscope_dashboards.html.ledger_table import render_ledgers
-from tests.memscope.analysis.build import fold, state
-from tests.memscope.analysis.ledger.test_ledger import fact, program
+from tests.memscope.analysis.build import fact, fold, state
+from tests.memscope.analysis.ledger.programs import program
 
 
 def test_lines_and_reasons_are_those_of_the_summary():

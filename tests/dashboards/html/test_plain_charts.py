@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_runs import record_run
+
+from tests.dashboards.html.small_runs import record_run
 
 pytest.importorskip("plotly")
 

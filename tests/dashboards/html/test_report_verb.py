@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from small_runs import cut, record_run
 
 from memscope.cli import main
+from tests.dashboards.html.small_runs import cut, record_run
 
 pytest.importorskip("plotly")
 

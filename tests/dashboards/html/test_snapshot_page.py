@@ -8,9 +8,9 @@ import pickle
 from pathlib import Path
 
 import pytest
-from small_runs import HOSTILE
 from test_html_browser import BROWSER, dump_dom
 
+from tests.dashboards.html.small_runs import HOSTILE
 from tests.paths import DATA
 
 pytest.importorskip("plotly")

@@ -9,7 +9,6 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from growing import MS, GrowingFile, facts, recorded, step
 
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import read_timeline
@@ -18,6 +17,7 @@ from memscope.reader.recording import open_recording
 from memscope.recorder.rows import make_row
 from memscope.recorder.segments import Segments
 from memscope_dashboards.tui.feed import Feed, Snapshot
+from tests.dashboards.tui.growing import MS, GrowingFile, facts, recorded, step
 
 
 class FakeClock:

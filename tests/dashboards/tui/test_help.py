@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from growing import GrowingFile, facts, step
 from test_live_app import Live, live, screen_text, shown_batch, until
 from test_plain_programs import trained
 from textual.widgets import Static
 
 from memscope.events import Kind
+from tests.dashboards.tui.growing import GrowingFile, facts, step
 
 OF_A_WINDOW = ("Layers", "resident", "in flight", "evicted", "weight pool", "uploaded")
 OF_THE_LEDGER = "Device: the ledger"

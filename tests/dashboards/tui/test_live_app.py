@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from growing import GrowingFile, facts, recorded, step
 from textual.pilot import Pilot
 
 from memscope.analysis.summary.summary import Summary, summarize
@@ -23,6 +22,7 @@ from memscope_dashboards.tui.messages import SnapshotRead
 from memscope_dashboards.tui.picture import draw
 from memscope_dashboards.tui.run_feed import RunFeed, RunSnapshot
 from memscope_dashboards.tui.widgets.lines import LinesWidget
+from tests.dashboards.tui.growing import GrowingFile, facts, recorded, step
 
 SIZES = [(80, 24), (160, 45)]
 Live = Pilot[MemscopeError | None]

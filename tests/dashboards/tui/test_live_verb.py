@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from growing import GrowingFile, recorded
 
 from memscope.cli import live
 from memscope.errors import MemscopeError
+from tests.dashboards.tui.growing import GrowingFile, recorded
 
 
 @pytest.fixture

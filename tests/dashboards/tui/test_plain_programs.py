@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from growing import MS, SLAB, GrowingFile, facts, step
 from test_live_app import live, screen_text, shown_batch, until
 
 from memscope.events import Kind
+from tests.dashboards.tui.growing import MS, SLAB, GrowingFile, facts, step
 
 SIZES = [(80, 24), (120, 40)]
 MIB, GIB = 1 << 20, 1 << 30

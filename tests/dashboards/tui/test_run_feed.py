@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from growing import GrowingFile
 from test_live_app import live, screen_text, until
 
 from memscope.analysis.ledger.ledger import Ledger
@@ -16,6 +15,7 @@ from memscope_dashboards.tui.line import length
 from memscope_dashboards.tui.run_feed import RunFeed, RunSnapshot
 from memscope_dashboards.tui.widgets.ledger_lines import LedgerLines
 from memscope_dashboards.tui.widgets.processes import window
+from tests.dashboards.tui.growing import GrowingFile
 
 GIB, MIB = 1 << 30, 1 << 20
 

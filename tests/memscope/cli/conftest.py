@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,18 +7,7 @@ import pytest
 from memscope.cli import main
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.cli.recordings import write_recording
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a verb left: exit code, stdout, stderr."""
-
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Outcome]
+from tests.memscope.cli.verb_run import Outcome, Run
 
 
 @pytest.fixture

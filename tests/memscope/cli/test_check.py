@@ -12,8 +12,8 @@ from memscope.analysis.timeline.reading_names import READINGS
 from memscope.events import Kind
 from tests.memscope.analysis.build import event, fact
 from tests.memscope.analysis.sweeps import run_sweeps
-from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import damage_batch, write_recording
+from tests.memscope.cli.verb_run import Run
 
 KEPT = "driver.calls_per_step == 0"
 BROKEN = "residency.uploads_per_step <= 7"

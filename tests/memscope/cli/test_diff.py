@@ -9,8 +9,8 @@ import pytest
 from tests.memscope.analysis.build import fact
 from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.analysis.torch_runs import GIB, run_program
-from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import write_recording
+from tests.memscope.cli.verb_run import Run
 from tests.memscope.fake_allocator import MIB, FakeAllocator
 from tests.paths import DATA
 

@@ -11,8 +11,8 @@ import pytest
 
 from memscope.format.header import new_header
 from tests.memscope.analysis.build import Event, event, fact
-from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import write_recording
+from tests.memscope.cli.verb_run import Run
 from tests.memscope.fake_allocator import MIB, FakeAllocator
 
 VERSIONS = {"torch": "2.9.0", "driver": "570.1"}

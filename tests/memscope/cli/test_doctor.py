@@ -11,7 +11,7 @@ from memscope.cli.doctor import check_lines
 from memscope.probes import checks
 from memscope.probes.checks import NO, OK, PARTLY, Check
 from memscope.probes.nvml.machine import read_machine
-from tests.memscope.cli.conftest import Run
+from tests.memscope.cli.verb_run import Run
 from tests.memscope.probes.nvml.fake_machines import FakeCard, FakeMachine
 
 GPU_TORCH = {"version": "2.9.1", "cuda": "12.8", "available": True, "devices": 1, "said": []}

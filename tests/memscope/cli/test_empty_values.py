@@ -11,7 +11,7 @@ import pytest
 
 from memscope.cli import main
 from memscope.cli.verbs import VERBS
-from tests.memscope.cli.conftest import Run
+from tests.memscope.cli.verb_run import Run
 
 
 def options() -> Iterator[tuple[str, ...]]:

@@ -15,8 +15,8 @@ from memscope.analysis.diagnosis.explanation import Explanation, Share
 from memscope.cli.text.explanation import BAR_CHARACTERS, bar, explanation_lines
 from memscope.events import Kind
 from tests.memscope.analysis.build import event
-from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import write_recording
+from tests.memscope.cli.verb_run import Run
 from tests.paths import DATA
 
 CASES = sorted((DATA / "oom").glob("*.txt"))

@@ -13,8 +13,8 @@ import pytest
 from memscope.events import Kind
 from memscope.format.header import new_header
 from tests.memscope.analysis.build import event
-from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import damage_batch, write_recording
+from tests.memscope.cli.verb_run import Run
 from tests.memscope.interop.perfetto.perfetto_traces import read_tracks
 
 

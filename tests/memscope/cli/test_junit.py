@@ -9,8 +9,8 @@ import pytest
 
 from memscope.events import Kind
 from tests.memscope.analysis.build import event, fact
-from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import write_recording
+from tests.memscope.cli.verb_run import Run
 
 # What the schema of the Jenkins xUnit plugin (junit-10.xsd, as Ant's) allows: element → its
 # attributes (required first) and children, in order.

@@ -11,8 +11,8 @@ import pytest
 
 from memscope.reader.recording import Recording
 from memscope.reader.run_files import find_run
-from tests.memscope.cli.conftest import Run
-from tests.memscope.cli.test_run_summary import GIB, record
+from tests.memscope.cli.processes import GIB, record
+from tests.memscope.cli.verb_run import Run
 
 BROKEN = "memory.peak_bytes <= 1 MiB"
 

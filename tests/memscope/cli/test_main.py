@@ -10,7 +10,7 @@ import pytest
 
 from memscope.cli.text.columns import align
 from memscope.cli.verbs import VERBS
-from tests.memscope.cli.conftest import Run
+from tests.memscope.cli.verb_run import Run
 from tests.paths import ROOT
 
 HEAVY = ("numpy", "pyarrow", "torch", "textual", "plotly")

@@ -8,7 +8,7 @@ import pytest
 
 from memscope.cli.output import new_folder
 from memscope.errors import MemscopeError
-from tests.memscope.cli.conftest import Run
+from tests.memscope.cli.verb_run import Run
 
 
 def test_each_folder_takes_the_next_number(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -11,30 +10,8 @@ import pytest
 
 from memscope.reader.recording import open_recording
 from memscope.reader.run_files import find_run
-from memscope.recorder.recorder import Recorder
-from tests.memscope.cli.conftest import Run
-
-GIB = 1 << 30
-
-
-def record(path: Path, run_id: str, *, pid: int, reserved: int | None = None) -> Path:
-    """A recording of process ``pid`` of a run, which held ``reserved`` bytes of a GPU."""
-    recorder = begin(path, run_id, pid)
-    if reserved is not None:
-        recorder.fact("cuda.0", {"name": "H200", "kind": "cuda", "total_bytes": 140 * GIB})
-        recorder.sample("torch.reserved_bytes", bytes=reserved, device=0)
-    recorder.close()
-    return path
-
-
-def begin(path: Path, run_id: str, pid: int) -> Recorder:
-    real, os.environ["MEMSCOPE_RUN_ID"] = os.getpid, run_id
-    os.getpid = lambda: pid
-    try:
-        return Recorder(path)
-    finally:
-        os.getpid = real
-        del os.environ["MEMSCOPE_RUN_ID"]
+from tests.memscope.cli.processes import GIB, begin, record
+from tests.memscope.cli.verb_run import Run
 
 
 @pytest.fixture

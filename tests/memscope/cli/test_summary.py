@@ -14,8 +14,8 @@ from memscope.format.header import new_header
 from memscope.reader.recording import open_recording
 from tests.memscope.analysis.build import Event, event, fact
 from tests.memscope.analysis.sweeps import run_sweeps
-from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import damage_batch, write_recording
+from tests.memscope.cli.verb_run import Run
 
 
 def test_a_complete_recording(memscope: Run, whole: Path) -> None:

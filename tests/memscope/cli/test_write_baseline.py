@@ -12,8 +12,8 @@ from memscope.analysis.limits.baseline import read_baseline
 from memscope.events import Kind
 from tests.memscope.analysis.build import event, fact
 from tests.memscope.analysis.sweeps import run_sweeps
-from tests.memscope.cli.conftest import Run
 from tests.memscope.cli.recordings import write_recording
+from tests.memscope.cli.verb_run import Run
 
 UPLOADS = "residency.uploads_per_step"
 

@@ -95,7 +95,7 @@ def test_junit_has_metrics_and_verdicts(
     words = "fail: residency.uploads_per_step <= 4: 5 layers"
     assert ("memscope.limit", words) in found["test_it[5]"]
     (recording,) = kept_recordings(pytester)
-    assert ("memscope.reader.recording", str(recording)) in found["test_it[5]"]
+    assert ("memscope.recording", str(recording)) in found["test_it[5]"]
     assert found["test_unmarked"] == []
 
 

@@ -18,7 +18,7 @@ from memscope_runners.decoder import Decoder
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 from tests.runners.checkpoint.family_files import FAMILIES, save_by_hand, save_pretrained
-from tests.runners.q8.test_forward_pass import float_logits, q8_logits
+from tests.runners.q8.logits import float_logits, q8_logits
 
 IDS = [(37 * step + step * step) % 512 for step in range(96)]  # past Llama 3's original context
 

@@ -15,9 +15,10 @@ from memscope.events import Kind
 from memscope.recorder.recorder import record
 from memscope_runners.memory.choice import choose_device
 from memscope_runners.memory.cuda_device import CudaDevice
-from memscope_runners.memory.cuda_runtime import CudaFailed, CudaRuntime
+from memscope_runners.memory.cuda_runtime import CudaRuntime
 from memscope_runners.memory.device import DeviceOutOfMemory
 from memscope_runners.memory.pages import map_anonymous
+from tests.runners.memory.full_card import fill_card
 from tests.runners.memory.windows import HEAD_LAYOUT, LAYER_LAYOUT, Occupancy, Window
 
 pytestmark = pytest.mark.gpu
@@ -147,19 +148,6 @@ def test_card_that_is_full_says_what_is_left():
     assert device.allocated_bytes == 0
     device.free(device.malloc(64 * MIB, "weights"))  # the error left nothing behind
     assert float(torch.ones(3, device="cuda").sum()) == 3.0
-
-
-def fill_card(runtime: CudaRuntime) -> list[int]:
-    """Takes what the driver gives, down to pieces of 2 MiB."""
-    addresses, size = [], 1 << 36
-    while size >= 2 * MIB:
-        try:
-            addresses.append(runtime.malloc(size))
-        except CudaFailed as error:
-            if not error.is_out_of_memory:
-                raise
-            size //= 2
-    return addresses
 
 
 def test_capture_goes_on_beside_the_sampler(tmp_path):

@@ -7,28 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from memscope_runners.checkpoint.checkpoint import quantized
-from memscope_runners.checkpoint.floats import FloatModel, FloatWeights
+from memscope_runners.checkpoint.floats import FloatWeights
 from memscope_runners.checkpoint.huggingface import HuggingFaceModel
 from memscope_runners.checkpoint.synthetic import TINY, SyntheticModel
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.model import Model
-from memscope_runners.q8.weights import ResidentWeights
 from tests.runners.checkpoint.model_files import save_llama
+from tests.runners.q8.logits import float_logits, q8_logits
 
 IDS = [3, 200, 45, 45, 511, 0, 77, 130, 12, 99]
-
-
-def float_logits(model: FloatModel, ids: list[int]) -> torch.Tensor:
-    weights = FloatWeights(model)
-    runner = Model(model.config, weights.fixed, weights)
-    return runner.all_logits(ids, KvCache.allocate(model.config, len(ids)))
-
-
-def q8_logits(model: FloatModel, ids: list[int]) -> torch.Tensor:
-    checkpoint = quantized(model)
-    runner = Model(checkpoint.config, checkpoint.fixed, ResidentWeights(checkpoint))
-    return runner.all_logits(ids, KvCache.allocate(checkpoint.config, len(ids)))
 
 
 @pytest.mark.parametrize("is_tied", [True, False], ids=["tied", "untied"])

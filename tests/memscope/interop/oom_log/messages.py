@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
@@ -40,6 +40,19 @@ class Amounts:
     @property
     def reserved(self) -> int:
         return self.allocated + self.cached
+
+
+EXAMPLE = Amounts(
+    device=3,
+    requested=2 * 2**30,
+    total=80 * 2**30,
+    free=2**30,
+    allocated=70 * 2**30,
+    cached=3 * 2**30,
+    process=79 * 2**30,
+    private=0,
+    limit=60 * 2**30,
+)
 
 
 sizes = st.one_of(
@@ -120,6 +133,21 @@ def pools_form(f: Amounts) -> str:
         f"{format_size(f.cached)} is reserved by PyTorch but unallocated."
         + EXPANDABLE.format("PYTORCH_CUDA_ALLOC_CONF")
     )
+
+
+def oom_line(device: int, free_gib: float = 0.5) -> str:
+    """One line for a device that is full of tensors."""
+    amounts = replace(
+        EXAMPLE,
+        requested=2 * 2**30,
+        free=round(free_gib * 2**30),
+        allocated=77 * 2**30,
+        cached=0,
+        process=0,
+        private=0,
+        limit=2**37,
+    )
+    return pools_form(amounts).replace("GPU 3", f"GPU {device}").replace("\n", " ")
 
 
 def common_form(f: Amounts) -> str:

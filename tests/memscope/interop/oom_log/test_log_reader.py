@@ -19,6 +19,7 @@ from memscope.interop.oom_log.reader import LogReading, read_log
 from memscope.interop.oom_log.search import BLOCK_BYTES
 from memscope.interop.oom_log.sizes import Size
 from tests.memscope.interop.oom_log.messages import (
+    EXAMPLE,
     FORMS,
     Amounts,
     amounts,
@@ -32,17 +33,6 @@ from tests.paths import DATA
 
 CASES = sorted((DATA / "oom").glob("*.txt"))
 GIB = 2**30
-EXAMPLE = Amounts(
-    device=3,
-    requested=2 * GIB,
-    total=80 * GIB,
-    free=GIB,
-    allocated=70 * GIB,
-    cached=3 * GIB,
-    process=79 * GIB,
-    private=0,
-    limit=60 * GIB,
-)
 _FIELDS = {"private": "private_pools"}
 
 

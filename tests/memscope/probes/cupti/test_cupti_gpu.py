@@ -12,7 +12,7 @@ import pytest
 from memscope.analysis.ledger.ledger import Ledger
 from tests.memscope.launch.programs import record as run_recorded
 from tests.memscope.launch.programs import run_process
-from tests.memscope.probes.torch.test_gpu_memory import assert_adds_up, read_ledger, size
+from tests.memscope.probes.torch.ledgers import assert_adds_up, read_ledger, size
 
 # Alone: the processes of other tests come and go between two readings of one ledger.
 pytestmark = pytest.mark.gpu(alone=True)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import memscope
-from memscope.analysis.ledger.ledger import Ledger, make_ledgers
 from memscope.analysis.summary.summary import Summary, summarize
 from memscope.analysis.timeline.timeline import read_timeline
 from memscope.reader.recording import open_recording
+from tests.memscope.probes.torch.ledgers import assert_adds_up, read_ledger, size
 
 pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
@@ -25,31 +25,10 @@ GIB = 1 << 30
 SETTLE = 1.5  # seconds, for lists of processes that are read once a second
 
 
-def read_ledger(path: Path, at: str = "end") -> Ledger:
-    with open_recording(path) as recording:
-        found = make_ledgers(read_timeline(recording, at=at))
-    return next(each for each in found if each.device == 0)
-
-
 def read_summary(path: Path) -> Summary:
     with open_recording(path) as recording:
         timeline = read_timeline(recording)
         return summarize(timeline, recording.state)
-
-
-def size(ledger: Ledger, key: str) -> int:
-    line = ledger.find(key)
-    assert line is not None, key
-    assert line.bytes is not None, f"{key}: {line.reason}"
-    return line.bytes
-
-
-def assert_adds_up(ledger: Ledger) -> None:
-    used = ledger.find("used")
-    assert used is not None
-    assert sum(line.bytes or 0 for line in used.leaves) == used.bytes
-    total = sum(line.bytes or 0 for line in ledger.total.leaves)
-    assert total == ledger.total.bytes
 
 
 def runtime() -> Any:

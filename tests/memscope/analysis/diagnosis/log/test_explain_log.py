@@ -24,8 +24,14 @@ from memscope.interop.oom_log.sizes import Size
 from memscope.plan import Needs, Plan, Window
 from memscope.reader.state import State, StateName
 from tests.memscope.analysis.build import Event, event, fact, fold
-from tests.memscope.interop.oom_log.messages import FORMS, Amounts, amounts, pools_form, retry_form
-from tests.memscope.interop.oom_log.test_log_reader import EXAMPLE
+from tests.memscope.interop.oom_log.messages import (
+    EXAMPLE,
+    FORMS,
+    Amounts,
+    amounts,
+    pools_form,
+    retry_form,
+)
 from tests.paths import DATA
 
 CASES = sorted((DATA / "oom").glob("*.txt"))

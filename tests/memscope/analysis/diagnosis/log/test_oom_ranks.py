@@ -6,7 +6,6 @@ import io
 import itertools
 import json
 import time
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -17,8 +16,7 @@ from memscope.analysis.diagnosis.log.explain import explain_reading
 from memscope.cli.text.explanation import FAILURES, explanation_lines
 from memscope.interop.oom_log import reader as oom_message
 from memscope.interop.oom_log.reader import read_log
-from tests.memscope.interop.oom_log.messages import pools_form
-from tests.memscope.interop.oom_log.test_log_reader import EXAMPLE
+from tests.memscope.interop.oom_log.messages import oom_line
 
 GIB = 2**30
 REFUSAL = (
@@ -29,20 +27,6 @@ REFUSAL = (
 
 def explain(text: str) -> Explanation:
     return explain_reading(read_log(io.BytesIO(text.encode())))
-
-
-def message(device: int, free_gib: float = 0.5) -> str:
-    amounts = replace(
-        EXAMPLE,
-        requested=2 * GIB,
-        free=round(free_gib * GIB),
-        allocated=77 * GIB,
-        cached=0,
-        process=0,
-        private=0,
-        limit=2**37,
-    )
-    return pools_form(amounts).replace("GPU 3", f"GPU {device}").replace("\n", " ")
 
 
 def names(explanation: Explanation) -> list[str]:
@@ -60,7 +44,7 @@ def summary(*ranks: int) -> str:
 
 
 def test_every_rank_is_told_with_its_own_amounts() -> None:
-    log = "\n".join(f"[rank{rank}]: {message(rank, rank / 10)}" for rank in (2, 0, 5))
+    log = "\n".join(f"[rank{rank}]: {oom_line(rank, rank / 10)}" for rank in (2, 0, 5))
     explanation = explain(log)
     assert names(explanation) == ["rank 2", "rank 0", "rank 5"]
     found = explanation.to_json()
@@ -76,14 +60,14 @@ def test_every_rank_is_told_with_its_own_amounts() -> None:
 
 
 def test_one_process_has_no_others() -> None:
-    found = explain(f"[rank2]: {message(2)}").to_json()
+    found = explain(f"[rank2]: {oom_line(2)}").to_json()
     assert (found["process"], found["others"]) == ("rank 2", [])
-    assert explain(message(2)).to_json()["process"] is None
-    assert "what ran out" not in "\n".join(explanation_lines(explain(message(2))))
+    assert explain(oom_line(2)).to_json()["process"] is None
+    assert "what ran out" not in "\n".join(explanation_lines(explain(oom_line(2))))
 
 
 def test_rank_that_torchrun_saw_first_is_explained() -> None:
-    log = "\n".join(f"[rank{rank}]: {message(rank)}" for rank in range(4))
+    log = "\n".join(f"[rank{rank}]: {oom_line(rank)}" for rank in range(4))
     explanation = explain(f"{log}\n{summary(0, 1, 3, 2)}")
     assert names(explanation) == ["rank 2", "rank 0", "rank 1", "rank 3"]
     assert "the first that torchrun saw fail" in " ".join(explanation.notes)
@@ -98,7 +82,7 @@ TIMES = {  # a rank's line, at a second
 
 
 def timed(form: str, rank: int, second: int) -> str:
-    return TIMES[form].format(rank, second) + message(rank)
+    return TIMES[form].format(rank, second) + oom_line(rank)
 
 
 @pytest.mark.parametrize("form", TIMES)
@@ -112,7 +96,7 @@ def test_rank_that_failed_first_by_the_clock_is_explained(form: str) -> None:
 
 @pytest.mark.parametrize("other", ["logging", "glog", ""])
 def test_times_that_cannot_be_compared_leave_the_order_of_the_log(other: str) -> None:
-    second = timed(other, 1, 5) if other else f"[rank1]: {message(1)}"
+    second = timed(other, 1, 5) if other else f"[rank1]: {oom_line(1)}"
     explanation = explain(f"{timed('kubectl', 0, 30)}\n{second}")
     assert names(explanation)[0] == "trainer-0, rank 0"
     assert "the first in the log (line 1)" in " ".join(explanation.notes)
@@ -126,7 +110,7 @@ def test_earlier_one_without_amounts_is_said() -> None:
 
 
 def test_rank_with_amounts_is_explained_before_one_without() -> None:
-    log = f"[rank1]: RuntimeError: CUDA error: out of memory\nx\nx\nx\n[rank0]: {message(0)}"
+    log = f"[rank1]: RuntimeError: CUDA error: out of memory\nx\nx\nx\n[rank0]: {oom_line(0)}"
     explanation = explain(log)
     assert names(explanation) == ["rank 0", "rank 1"]
     assert explanation.failures[1].diagnosis == "unknown"
@@ -134,15 +118,15 @@ def test_rank_with_amounts_is_explained_before_one_without() -> None:
 
 
 def test_what_the_launcher_prints_again_counts_once() -> None:
-    ranks = [f"[rank{rank}]: {message(rank)}" for rank in range(3)]
-    again = [message(rank) for rank in (2, 0, 1)]
+    ranks = [f"[rank{rank}]: {oom_line(rank)}" for rank in range(3)]
+    again = [oom_line(rank) for rank in (2, 0, 1)]
     for log in (ranks + again, again + ranks, ranks + again + ranks):
         assert len(explain("\n".join(log)).failures) == 3
 
 
 def test_layers_of_vllm_tell_one_failure() -> None:
     log = "\n".join(
-        f"({layer}) ERROR 07-08 01:30:59 [x.py:387] {message(1)}"
+        f"({layer}) ERROR 07-08 01:30:59 [x.py:387] {oom_line(1)}"
         for layer in ("Worker_DP0_TP1 pid=7", "EngineCore_DP0 pid=6", "APIServer pid=1")
     )
     assert names(explain(log)) == ["DP0 TP1"]
@@ -152,13 +136,13 @@ def test_layers_of_vllm_tell_one_failure() -> None:
 
 
 def test_same_amounts_of_other_ranks_are_other_failures() -> None:
-    log = "\n".join(f"[rank{rank}]: {message(0)}" for rank in range(4))
+    log = "\n".join(f"[rank{rank}]: {oom_line(0)}" for rank in range(4))
     assert names(explain(log)) == [f"rank {rank}" for rank in range(4)]
 
 
 def test_pods_are_told_apart() -> None:
     log = "\n".join(
-        f"[pod/trainer-{pod}/main] [rank{4 * pod + gpu}]: {message(gpu)}"
+        f"[pod/trainer-{pod}/main] [rank{4 * pod + gpu}]: {oom_line(gpu)}"
         for pod, gpu in itertools.product(range(2), range(2))
     )
     expected = ["trainer-0, rank 0", "trainer-0, rank 1", "trainer-1, rank 4", "trainer-1, rank 5"]
@@ -166,13 +150,13 @@ def test_pods_are_told_apart() -> None:
 
 
 def test_devices_of_one_process_are_told_apart() -> None:
-    explanation = explain("\n".join(message(device) for device in (1, 0, 1)))
+    explanation = explain("\n".join(oom_line(device) for device in (1, 0, 1)))
     assert [failure.device for failure in explanation.failures] == [1, 0]
     assert "2 devices ran out of memory" in " ".join(explanation.notes)
 
 
 def test_one_rank_that_failed_twice_is_one_failure() -> None:
-    explanation = explain(f"[rank1]: {message(1, 0.3)}\nx\n[rank1]: {message(1, 0.4)}")
+    explanation = explain(f"[rank1]: {oom_line(1, 0.3)}\nx\n[rank1]: {oom_line(1, 0.4)}")
     assert names(explanation) == ["rank 1"]
     assert "2 different messages" in " ".join(explanation.notes)
 
@@ -189,14 +173,14 @@ def test_refusals_of_several_workers_are_told() -> None:
 
 
 def test_failure_long_before_the_last_one_is_not_of_it() -> None:
-    log = f"[rank0]: {message(0)}\n" + "step\n" * 5000 + f"[rank1]: {message(1)}"
+    log = f"[rank0]: {oom_line(0)}\n" + "step\n" * 5000 + f"[rank1]: {oom_line(1)}"
     assert names(explain(log)) == ["rank 1"]
 
 
 @given(order=st.permutations(range(5)), width=st.integers(40, 90))
 @settings(max_examples=25, deadline=None)
 def test_wrapped_lines_between_each_other_are_kept_apart(order: list[int], width: int) -> None:
-    texts = {rank: message(rank, rank / 10) for rank in order}
+    texts = {rank: oom_line(rank, rank / 10) for rank in order}
     pieces = {
         rank: [text[start : start + width] for start in range(0, len(text), width)]
         for rank, text in texts.items()
@@ -215,7 +199,7 @@ def test_wrapped_lines_between_each_other_are_kept_apart(order: list[int], width
 
 
 def test_text_tells_one_line_each_and_counts_the_rest() -> None:
-    log = "\n".join(f"[rank{rank}]: {message(rank % 8)}" for rank in range(100))
+    log = "\n".join(f"[rank{rank}]: {oom_line(rank % 8)}" for rank in range(100))
     lines = explanation_lines(explain(log))
     start = lines.index("what ran out, this one first")
     assert lines[start + 1].split() == [
@@ -228,7 +212,7 @@ def test_text_tells_one_line_each_and_counts_the_rest() -> None:
 
 def test_hostile_names_of_pods_and_ranks_stay_text() -> None:
     log = "\n".join(
-        f"[pod/<script>-{i}/main] [rank{'9' * 300}]: [pod/a\x1b]0;x\x07/b] {message(i)}"
+        f"[pod/<script>-{i}/main] [rank{'9' * 300}]: [pod/a\x1b]0;x\x07/b] {oom_line(i)}"
         for i in range(3)
     )
     explanation = explain(log)
@@ -245,7 +229,7 @@ def seconds(ranks: int, *, are_same: bool) -> float:
         for rank in range(ranks)
         for line in (
             f"[rank{rank}]: Traceback (most recent call last):",
-            f"[rank{rank}]: {message(rank % 8, 0 if are_same else rank % 150 / 100)}",
+            f"[rank{rank}]: {oom_line(rank % 8, 0 if are_same else rank % 150 / 100)}",
         )
     ]
     log = "\n".join(lines + [line.partition(": ")[2] for line in lines])

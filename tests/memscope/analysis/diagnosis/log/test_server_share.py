@@ -9,7 +9,7 @@ import pytest
 from memscope.analysis.diagnosis.explanation import Advice, Explanation
 from memscope.analysis.diagnosis.log.explain import explain_reading
 from memscope.interop.oom_log.reader import read_log
-from tests.memscope.analysis.diagnosis.log.test_oom_ranks import message
+from tests.memscope.interop.oom_log.messages import oom_line
 
 GIB = 2**30
 TOO_LITTLE = (
@@ -64,9 +64,9 @@ def test_bytes_become_a_share_where_the_card_is_known(
 
 
 def test_size_of_the_card_is_taken_from_another_message() -> None:
-    log = f"{SHARE}{message(0)}\n\n{TOO_LITTLE}"
+    log = f"{SHARE}{oom_line(0)}\n\n{TOO_LITTLE}"
     assert share_advice(log).setting == "--gpu-memory-utilization 0.93"
-    unequal = f"{SHARE}{message(0)}\n{message(1).replace('80.00 GiB', '40.00 GiB')}\n{TOO_LITTLE}"
+    unequal = f"{SHARE}{oom_line(0)}\n{oom_line(1).replace('80.00 GiB', '40.00 GiB')}\n{TOO_LITTLE}"
     assert "a share of the card: add" in share_advice(unequal).reason
 
 
@@ -85,7 +85,7 @@ def test_nothing_is_to_be_had_above_the_highest_share(error: str, share: str) ->
 
 
 def test_no_share_is_lowered_by_more_than_the_card() -> None:
-    log = message(0).replace("80.00 GiB", "-1 GiB")  # of a card of unknown size
+    log = oom_line(0).replace("80.00 GiB", "-1 GiB")  # of a card of unknown size
     assert shares_in(f"vllm serve m\n{CARD}{log}")
     assert not shares_in(f"vllm serve m\n{CARD.replace('80.00', '0.01')}{log}")
 
@@ -137,6 +137,6 @@ def test_twice_the_cards_halve_the_weights_too(weights: str, frees: float, reaso
 
 
 def test_share_to_lower_is_a_share_too() -> None:
-    log = f"vllm serve m\n{message(0)}"
+    log = f"vllm serve m\n{oom_line(0)}"
     assert share_advice(log).setting == "--gpu-memory-utilization lower by 0.02"
     assert "a share of the card's 80.00 GiB" in share_advice(log).reason
