@@ -21,6 +21,7 @@ from memscope.analysis.metrics.metric import Metric
 from memscope.analysis.summary.sentence import Sentence
 from memscope.analysis.summary.sentences import write_sentences
 from memscope.analysis.timeline.layers import LayerMemory
+from memscope.analysis.timeline.step_numbers import StepCounts
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.format.header import Header
 from memscope.reader.scanner import State
@@ -57,6 +58,7 @@ class Summary:
     first_step: int | None
     warmup_steps: int
     other_steps: int
+    step_counts: StepCounts
 
     @property
     def device(self) -> Device | None:
@@ -141,6 +143,7 @@ def summarize(
         first_step=int(own.step[0]) if len(own) else None,
         warmup_steps=timeline.warmup_steps,
         other_steps=timeline.other_steps,
+        step_counts=timeline.step_counts,
     )
 
 

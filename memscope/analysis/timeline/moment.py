@@ -50,11 +50,16 @@ def parse_moment(text: str) -> Moment:
     return Moment("time", round(seconds * 1e9))
 
 
-def batches_until(batches: Iterable[Batch], moment: Moment) -> Iterator[Batch]:
-    """``batches`` up to a step's end or a time; the last of them cut short.
+def batches_until(
+    batches: Iterable[Batch], moment: Moment, *, first_step: int = 0
+) -> Iterator[Batch]:
+    """``batches`` up to a step's end or a time; the last of them is cut short.
 
-    Raises PastEnd where no such step has ended, or no event is as late.
+    ``first_step``: the recorded number of step 0. Raises PastEnd if no such step has ended, or if
+    no event is as late.
     """
+    if moment.kind == "step":
+        moment = Moment("step", moment.value + first_step)
     last_step, last_ns = -1, 0
     for batch in batches:
         stop = _stop(batch, moment)
@@ -68,8 +73,9 @@ def batches_until(batches: Iterable[Batch], moment: Moment) -> Iterator[Batch]:
             yield Batch(cut, batch.sequence, is_thinned=batch.is_thinned)
         return
     if moment.kind == "step":
+        last_step = max(last_step - first_step, -1)
         last = f"step {last_step} is the last that ended" if last_step >= 0 else "no step has ended"
-        raise PastEnd(f"There is no step {moment.value}: {last}.", last_step)
+        raise PastEnd(f"There is no step {moment.value - first_step}: {last}.", last_step)
     if moment.value > last_ns:
         asked, end = (_seconds(ns) for ns in (moment.value, last_ns // 10**6 * 10**6))
         raise PastEnd(f"There is no moment {asked} s: {end} s is the end.", last_ns)

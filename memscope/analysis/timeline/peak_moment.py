@@ -35,7 +35,7 @@ def _peak_step(timeline: Timeline) -> Moment | None:
     steps = timeline.steps
     for column in (steps.device_peak_bytes, steps.allocated_bytes, steps.peak_resident_bytes):
         if len(steps) and column.max() > 0:
-            return Moment("step", int(steps.step[np.argmax(column)]))
+            return Moment("step", int(steps.step[np.argmax(column)]) + timeline.first_own_step)
     return None
 
 

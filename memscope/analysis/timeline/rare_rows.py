@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memscope.analysis.timeline.map_rows import MapRows
+from memscope.analysis.timeline.step_numbers import StepSourceFold
 from memscope.events import KINDS, Kind
 from memscope.facts import Fact
 
@@ -65,8 +66,7 @@ class RareRows:
 
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}
-        self.steps_taken_ns = 0  # when steps began to come from where they come from now
-        self.other_steps = 0  # how many had ended by then
+        self.step_source = StepSourceFold()
         self.ooms: list[OutOfMemory] = []
         self.oom_count = {"engine": 0, "request": 0}
         self.marks: list[Mark] = []
@@ -80,8 +80,8 @@ class RareRows:
         key = batch.name(row)
         if key is None:
             return
-        if key == Fact.STEP_SOURCE and batch.data(row) != self.facts.get(key):
-            self.steps_taken_ns, self.other_steps = int(batch["t_ns"][row]), steps
+        if key == Fact.STEP_SOURCE:
+            self.step_source.change(batch.data(row), int(batch["t_ns"][row]), steps)
         if key in self.facts or len(self.facts) < MAX_FACTS:
             self.facts[key] = batch.data(row)
         else:

@@ -31,8 +31,9 @@ COUNT_COLUMNS = {
 class Steps:
     """Steps that ended, in the order of their numbers: int64 arrays of one value a step.
 
-    −1 where nothing was measured. Counts of layers leave lm_head out; counts of entries and bytes
-    take it in. "Ready" is what compute may use: an upload is in flight until its layer runs.
+    ``step``: 0 is the program's first own step; steps before it are below 0. Elsewhere −1 if
+    nothing was measured. Counts of layers leave lm_head out; counts of entries and bytes take it
+    in. "Ready" is what compute may use: an upload is in flight until its layer runs.
     """
 
     step: Numbers

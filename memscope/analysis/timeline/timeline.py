@@ -6,7 +6,8 @@ result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -31,6 +32,12 @@ from memscope.analysis.timeline.readings import DriverBytes, Held, Reading, Read
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.serving_rows import ServingRows
 from memscope.analysis.timeline.step_fold import Geometry, StepFold, StepSettings, add_geometries
+from memscope.analysis.timeline.step_numbers import (
+    StepCounts,
+    find_first_own,
+    first_own_number,
+    step_kind,
+)
 from memscope.analysis.timeline.steps import MAX_STEPS, Steps
 from memscope.analysis.timeline.sums import SumFold, read_sums
 from memscope.analysis.timeline.window import MAX_LAYERS, Window
@@ -141,8 +148,27 @@ class Timeline:
 
     @property
     def other_steps(self) -> int:
-        """Steps that had ended before steps began to come from where they come from now."""
-        return self._rare.other_steps
+        """Steps that ended before the program's own began: seconds before its first step."""
+        return self._rare.step_source.other_steps
+
+    @property
+    def first_own_step(self) -> int:
+        """Recorded number of the step that is step 0 here."""
+        if not self.other_steps:
+            return 0
+        return first_own_number(self._recorded_steps.step, self.other_steps)
+
+    @property
+    def step_counts(self) -> StepCounts:
+        """What a step is, and how many have ended."""
+        said, ended = self._rare.step_source, max(len(self.steps) - self.other_steps, 0)
+        return StepCounts(
+            kind=step_kind(said.source, self.facts),
+            ended=ended,
+            warmup=min(self.warmup_steps - self.other_steps, ended),
+            ignored=self.other_steps,
+            ignored_kind=step_kind(said.earlier_source, self.facts) if self.other_steps else None,
+        )
 
     @property
     def are_steps_seconds(self) -> bool:
@@ -151,20 +177,20 @@ class Timeline:
 
     @property
     def own_steps(self) -> Steps:
-        """Steps that the program showed: those that were made of another sign are left out."""
+        """Steps that the program showed, from step 0 on; empty if each second is a step."""
         steps = self.steps
         return steps.after(len(steps) if self.are_steps_seconds else self.other_steps)
 
     @property
     def warmup_steps(self) -> int:
-        """Steps left out of metrics: as asked for, else as the program said, else 1.
+        """Steps left out of metrics, ``other_steps`` included.
 
-        Those before come on top that were made of something else than what makes steps now.
+        Of the program's own: as many as were asked for, else as the program said, else 1.
         """
         count = self._given_warmup
         if count is None:
             count = as_count(self.facts.get(Fact.WARMUP_STEPS))
-        return self._rare.other_steps + (DEFAULT_WARMUP_STEPS if count is None else count)
+        return self.other_steps + (DEFAULT_WARMUP_STEPS if count is None else count)
 
     @property
     def layers(self) -> int | None:
@@ -174,7 +200,16 @@ class Timeline:
 
     @property
     def steps(self) -> Steps:
-        """Steps that have ended."""
+        """Steps that have ended. The program's own count from 0, those before them are below 0.
+
+        If --keep-last has deleted the program's first steps, the recorded numbers stay.
+        """
+        recorded = self._recorded_steps
+        first = first_own_number(recorded.step, self.other_steps)
+        return replace(recorded, step=recorded.step - first) if first else recorded
+
+    @property
+    def _recorded_steps(self) -> Steps:
         return self._sums.added_to(self._steps.steps)
 
     @property
@@ -184,8 +219,8 @@ class Timeline:
 
     @property
     def steps_taken_ns(self) -> int:
-        """When steps began to come from where they come from now; those before were seconds."""
-        return self._rare.steps_taken_ns
+        """When the program's own steps began."""
+        return self._rare.step_source.since_ns
 
     @property
     def series(self) -> dict[str, Series]:
@@ -248,7 +283,8 @@ class Timeline:
     @property
     def ooms(self) -> tuple[OutOfMemory, ...]:
         """Out-of-memory errors; the first few thousand."""
-        return tuple(self._rare.ooms)
+        first = self.first_own_step
+        return tuple(_renumber(oom, first) for oom in self._rare.ooms)
 
     @property
     def readings_at_oom(self) -> ReadingsBefore | None:
@@ -267,8 +303,9 @@ class Timeline:
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """Moments of the user's own."""
-        return tuple(self._rare.marks)
+        """Moments that the user marked."""
+        first = self.first_own_step
+        return tuple(_renumber(mark, first) for mark in self._rare.marks)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -333,8 +370,15 @@ def read_timeline(
     return timeline
 
 
+_Numbered = TypeVar("_Numbered", OutOfMemory, Mark)
+
+
+def _renumber(row: _Numbered, first: int) -> _Numbered:
+    return replace(row, step=max(row.step - first, -1)) if first else row
+
+
 def batches_at(recording: Recording, at: str) -> Iterator[Batch]:
-    """The events of ``recording`` up to ``at``. Raises MemscopeError where it is none of its."""
+    """The events of ``recording`` up to ``at``. Raises MemscopeError if ``at`` is not in it."""
     moment = parse_moment(at)
     if moment.kind == "peak":
         timeline = read_timeline(recording)
@@ -344,4 +388,6 @@ def batches_at(recording: Recording, at: str) -> Iterator[Batch]:
         return recording.batches(moment.value)
     if moment.kind == "end":
         return recording.batches()
-    return batches_until(recording.batches(), moment)
+    is_numbered = parse_moment(at).kind == "step"
+    first = find_first_own(recording.batches()) if is_numbered else 0
+    return batches_until(recording.batches(), moment, first_step=first)

@@ -247,4 +247,5 @@ def test_steps_of_another_source_are_no_steps_of_the_program() -> None:
         ]
     )
     assert timeline.warmup_steps == 4
-    assert timeline.measured_steps.step.tolist() == [4, 5, 6, 7]
+    assert timeline.steps.step.tolist() == [-3, -2, -1, 0, 1, 2, 3, 4]
+    assert timeline.measured_steps.step.tolist() == [1, 2, 3, 4]
