@@ -49,9 +49,7 @@ def test_a_recording_that_is_still_written_is_not_partial(memscope: Run, cut: Pa
     assert "state      running: " in found.out
 
 
-def test_steps_of_other_signs_are_left_out(
-    memscope: Run, tmp_path: Path
-) -> None:
+def test_steps_of_other_signs_are_left_out(memscope: Run, tmp_path: Path) -> None:
     rows = [fact("run.step_source", "second")]
     rows += [event(Kind.STEP, at, step=at, duration_ns=1) for at in range(3)]
     rows += [fact("run.step_source", "optimizer")]
