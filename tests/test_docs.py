@@ -13,6 +13,7 @@ from memscope.analysis.metrics.table import METRICS
 from memscope.analysis.timeline.reading_names import READINGS
 from memscope.cli.verbs import VERBS
 from memscope.events import COLUMNS, KINDS
+from memscope.facts import DeviceFact, Fact
 from tests.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -84,6 +85,11 @@ def test_every_kind_and_column_of_an_event_is_listed() -> None:
     columns, kinds = page("recording").partition("| column |")[2].split("| kind | when |")
     assert set(table_names(columns)) >= {column.name for column in COLUMNS}
     assert set(table_names(kinds)) >= set(KINDS)
+
+
+def test_every_fact_is_listed() -> None:
+    listed = table_names(page("recording").partition("### Facts")[2])
+    assert set(listed) >= {*Fact, *(f"{fact}.N" for fact in DeviceFact)}
 
 
 def test_keys_of_json_are_those_of_a_summary(tmp_path: Path) -> None:
