@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memscope.errors import MemscopeError
+    from memscope.launch.record import record
     from memscope.probes.watch.watch import watch
     from memscope.reader.recording import Recording, open_recording
-    from memscope.recorder.recorder import Recorder, active_recorder, record
+    from memscope.recorder.active import active_recorder
+    from memscope.recorder.recorder import Recorder
 
 __all__ = [
     "MemscopeError",
@@ -25,9 +27,9 @@ _HOMES = {
     "MemscopeError": "memscope.errors",
     "Recorder": "memscope.recorder.recorder",
     "Recording": "memscope.reader.recording",
-    "active_recorder": "memscope.recorder.recorder",
+    "active_recorder": "memscope.recorder.active",
     "open_recording": "memscope.reader.recording",
-    "record": "memscope.recorder.recorder",
+    "record": "memscope.launch.record",
     "watch": "memscope.probes.watch.watch",
 }
 

@@ -73,8 +73,8 @@ def decode_recorded(args: argparse.Namespace, path: Path) -> Decoded:
     with needing("runner", "torch", "safetensors", "tokenizers", "gguf"):
         from memscope_runners.checkpoint.fetch import open_model
         from memscope_runners.decode import decode, prepare
+    from memscope.launch.record import record
     from memscope.recorder.output_file import check_writable
-    from memscope.recorder.recorder import record
 
     check_writable(path, force=args.force)
     parse_keep_last(args.keep_last)

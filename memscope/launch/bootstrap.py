@@ -6,8 +6,9 @@ Python runs this at its start, from a ``.pth`` file beside the installed package
 
 from __future__ import annotations
 
-import contextlib
 import sys
+
+from memscope.launch.environment import say_unrecorded
 
 _has_started = False
 _TRACKER = "from multiprocessing.resource_tracker import"
@@ -25,13 +26,6 @@ def start() -> None:
         start_process()
     except Exception as error:
         say_unrecorded(error)
-
-
-def say_unrecorded(error: BaseException) -> None:
-    """One line on stderr: what is lost, and that the program goes on."""
-    problem = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
-    with contextlib.suppress(Exception):
-        print(f"memscope: not recorded: {problem} The program goes on.", file=sys.stderr)
 
 
 def _is_memscope() -> bool:

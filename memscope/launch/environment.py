@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,3 +81,10 @@ def program_environment(
         rest = given.get("PYTHONPATH")
         given["PYTHONPATH"] = f"{hook_folder}{os.pathsep}{rest}" if rest else str(hook_folder)
     return given
+
+
+def say_unrecorded(error: BaseException) -> None:
+    """One line on stderr: what is lost, and that the program goes on."""
+    problem = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
+    with contextlib.suppress(Exception):
+        print(f"memscope: not recorded: {problem} The program goes on.", file=sys.stderr)

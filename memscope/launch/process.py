@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from memscope.errors import MemscopeError
 from memscope.launch import environment as names
-from memscope.launch.bootstrap import say_unrecorded
 from memscope.launch.cuda_watch import watch_cuda
-from memscope.launch.environment import Launch, read_launch
+from memscope.launch.environment import Launch, read_launch, say_unrecorded
+from memscope.recorder.active import set_own_recorder
 
 if TYPE_CHECKING:  # imported where a file is opened: children that need none load no pyarrow
     from memscope.recorder.recorder import Recorder
@@ -28,6 +28,7 @@ def start_process() -> None:
     launch = read_launch(os.environ, os.getpid())
     if launch is None:
         return
+    set_own_recorder(own_recorder)
     watch_cuda(own_recorder)
     if launch.is_recorded_at_once:
         own_recorder()
@@ -52,7 +53,7 @@ def own_recorder() -> Recorder | None:
 
 
 def _open(launch: Launch) -> Recorder:
-    from memscope.launch.program_recorder import begin_recorder
+    from memscope.launch.record import begin_recorder
 
     if launch.is_first:
         _check_folder(launch.folder)

@@ -60,7 +60,7 @@ class Measurement:
         if self.fault or self._recorder is not None:
             return
         try:
-            from memscope.recorder.recorder import record
+            from memscope.launch.record import record
 
             run = self.runs + 1 if self.asked.runs > 1 else None
             path = self._folder.path_for(self.test, run)

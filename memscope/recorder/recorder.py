@@ -18,6 +18,7 @@ from typing import Self
 
 from memscope.atomic_file import writing
 from memscope.facts import Fact
+from memscope.recorder.active import push_active, remove_active
 from memscope.recorder.backlog import Backlog
 from memscope.recorder.emitter import Emitter
 from memscope.recorder.open_recorders import await_exit, open_recorders
@@ -37,7 +38,6 @@ THREAD_NAME = "memscope-writer"
 FORK_SECONDS = 1.0  # a fork waits no longer than this for a batch to be written
 
 _clock = time.perf_counter_ns
-_active: list[Recorder] = []
 
 
 class Recorder(Emitter):
@@ -51,9 +51,9 @@ class Recorder(Emitter):
         probes: Sequence[Probe] = (),
         keep_last: str = DEFAULT_KEEP_LAST,
     ) -> None:
-        """Open ``path`` and flush the header. Raises MemscopeError where that cannot be done.
+        """Open ``path`` and flush the header. Raises MemscopeError if that fails.
 
-        ``keep_last``: what the recording may take on disk, like "1GiB", or "all".
+        ``keep_last``: the most that the recording takes on disk, like "1GiB", or "all".
         """
         limit = parse_keep_last(keep_last, "keep_last={!r}")
         self.path = Path(path)
@@ -124,19 +124,18 @@ class Recorder(Emitter):
         return self._closing
 
     def __enter__(self) -> Self:
-        _active.append(self)
+        push_active(self)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        with contextlib.suppress(ValueError):
-            _active.remove(self)
+        remove_active(self)
         if error is not None:
             self._note_error(error)
         self.close()
 
     def _note_error(self, error: BaseException) -> None:
-        """Record an exception on its way out where it says that memory ran out."""
-        from memscope.probes.torch.oom_errors import record_error
+        """Record an exception that leaves the block, if it says that memory ran out."""
+        from memscope.recorder.memory_errors import record_error
 
         record_error(self, error)
 
@@ -270,47 +269,10 @@ class Recorder(Emitter):
         self._turn = threading.RLock()  # a thread that is not here may have held it
         self._closing = True
         self.stopped = "forked"
-        with contextlib.suppress(ValueError):
-            _active.remove(self)
+        remove_active(self)
         self._probes.close()
         self._restore_signal()
         self._segments.close()
-
-
-def active_recorder() -> Recorder | None:
-    """The innermost recorder that is open as a context, else this process's own, or None.
-
-    It has one of its own under ``memscope run``, or where MEMSCOPE_RECORD is set.
-    """
-    if _active:
-        return _active[-1]
-    process = sys.modules.get("memscope.launch.process")
-    recorder: Recorder | None = process.own_recorder() if process is not None else None
-    return recorder
-
-
-def make_default(recorder: Recorder) -> None:
-    """Let ``active_recorder`` find ``recorder`` where no other is open as a context."""
-    _active.insert(0, recorder)
-
-
-def record(
-    path: str | os.PathLike[str],
-    *,
-    force: bool = False,
-    keep_last: str = DEFAULT_KEEP_LAST,
-    history: int = 0,
-    cupti: bool = False,
-) -> Recorder:
-    """A Recorder at ``path`` that also samples this process, for use in a ``with`` block.
-
-    ``history``: have torch keep who allocated what, and its last so many events, for the map of an
-    out-of-memory error. ``cupti``: tell what libraries other than torch take on the device.
-    """
-    from memscope.probes import default_probes
-
-    probes = default_probes(history=history, cupti=cupti)
-    return Recorder(path, force=force, probes=probes, keep_last=keep_last)
 
 
 def _begin(path: Path, limit: int | None, *, force: bool) -> Segments:

@@ -15,7 +15,7 @@ from memscope.errors import OutOfMemory
 from memscope.events import Kind
 from memscope.facts import Fact
 from memscope.plan import Needs, Plan, Window, advice
-from memscope.probes.torch.oom_errors import find_problem, recorded_by_caller
+from memscope.recorder.memory_errors import find_problem, recorded_by_caller
 from memscope_runners.checkpoint.config import ModelConfig
 from memscope_runners.checkpoint.progress import Progress, unseen
 from memscope_runners.memory.allocators import Allocator, check_allocator, make_allocator

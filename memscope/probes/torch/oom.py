@@ -23,7 +23,7 @@ from memscope.launch.cuda_watch import watch_cuda
 from memscope.probes.torch.allocator import cuda_torch, read_counters, sample_counters
 from memscope.probes.torch.allocator_map import MAX_BLOCKS, MAX_FRAMES, emit_map, read_map
 from memscope.probes.torch.history import start_history, stop_history
-from memscope.probes.torch.oom_errors import (
+from memscope.recorder.memory_errors import (
     begin_watching,
     bind_recorder,
     end_watching,

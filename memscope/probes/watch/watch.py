@@ -26,7 +26,8 @@ from memscope.probes.watch.model_layers import (
     is_compiled_whole,
 )
 from memscope.probes.watch.model_sampler import ModelSampler
-from memscope.recorder.recorder import Recorder, active_recorder
+from memscope.recorder.active import active_recorder
+from memscope.recorder.recorder import Recorder
 
 
 def watch(

@@ -13,8 +13,9 @@ from time import perf_counter_ns
 
 from memscope.analysis.metrics.table import metrics
 from memscope.analysis.timeline.timeline import Timeline, read_timeline
+from memscope.launch.record import record
 from memscope.reader.recording import Recording
-from memscope.recorder.recorder import Recorder, record
+from memscope.recorder.recorder import Recorder
 from memscope_runners.decoder import Decoder, Step
 from memscope_runners.memory.host_slabs import HostSlabs
 from memscope_runners.q8.weights import CheckpointSource

@@ -22,10 +22,11 @@ import torch
 from memscope.events import Kind
 from memscope.format.frames import BatchEncoder, event_schema
 from memscope.format.header import new_header
+from memscope.launch.record import record
 from memscope.reader.recording import Recording
 from memscope.recorder import recorder as writer
 from memscope.recorder.emitter import Emitter
-from memscope.recorder.recorder import FLUSH_ROWS, FLUSH_SECONDS, THREAD_NAME, Recorder, record
+from memscope.recorder.recorder import FLUSH_ROWS, FLUSH_SECONDS, THREAD_NAME, Recorder
 from memscope.recorder.rows import Row, encode_rows, make_emit
 from memscope_runners.bench.intervals import Median, median_with_interval
 from memscope_runners.decoder import Decoder

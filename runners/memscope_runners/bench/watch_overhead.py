@@ -22,9 +22,9 @@ from typing import Any
 
 import torch
 
+from memscope.launch.record import record
 from memscope.probes.torch.history import start_history, stop_history
 from memscope.probes.watch.watch import watch
-from memscope.recorder.recorder import record
 from memscope_runners.bench.intervals import Median, median_with_interval
 
 PLAIN, EMPTY, WATCH = "plain", "empty hooks", "memscope.watch"

@@ -18,9 +18,11 @@ from memscope.analysis.summary.sentences import write_sentences
 from memscope.analysis.timeline.timeline import read_timeline
 from memscope.errors import MemscopeError
 from memscope.events import Kind
+from memscope.launch.record import record
 from memscope.reader.recording import Recording
 from memscope.recorder import recorder as writer
-from memscope.recorder.recorder import FLUSH_ROWS, Recorder, active_recorder, record
+from memscope.recorder.active import active_recorder
+from memscope.recorder.recorder import FLUSH_ROWS, Recorder
 
 
 @pytest.fixture(autouse=True)

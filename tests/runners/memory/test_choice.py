@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from memscope.errors import MemscopeError, OutOfMemory
-from memscope.probes.torch.oom_errors import find_problem
+from memscope.recorder.memory_errors import find_problem
 from memscope_runners.memory.allocators import make_allocator
 from memscope_runners.memory.choice import choose_device, make_device
 from memscope_runners.memory.cuda_runtime import load_bindings

@@ -12,7 +12,7 @@ import torch
 from memscope import plan
 from memscope.errors import MemscopeError
 from memscope.events import Kind
-from memscope.recorder.recorder import record
+from memscope.launch.record import record
 from memscope_runners.memory.choice import choose_device
 from memscope_runners.memory.cuda_device import CudaDevice
 from memscope_runners.memory.cuda_runtime import CudaRuntime

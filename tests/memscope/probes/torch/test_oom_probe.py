@@ -16,8 +16,8 @@ from memscope.events import Kind
 from memscope.probes.torch import allocator_map, oom
 from memscope.probes.torch.allocator_map import emit_map
 from memscope.probes.torch.oom import OomProbe, on_out_of_memory
-from memscope.probes.torch.oom_errors import recorded_by_caller
 from memscope.reader.recording import open_recording
+from memscope.recorder.memory_errors import recorded_by_caller
 from memscope.recorder.recorder import Recorder
 from tests.fakes import ListRecorder
 from tests.memscope.fake_allocator import GIB, MIB

@@ -12,10 +12,10 @@ import pytest
 
 from memscope.analysis.timeline.rare_rows import OutOfMemory
 from memscope.analysis.timeline.timeline import read_timeline
-from memscope.probes.torch import oom_errors
 from memscope.probes.torch.oom import OomProbe
-from memscope.probes.torch.oom_errors import find_problem, note_observed, record_error
 from memscope.reader.recording import open_recording
+from memscope.recorder import memory_errors as oom_errors
+from memscope.recorder.memory_errors import find_problem, note_observed, record_error
 from memscope.recorder.recorder import Recorder
 
 TORCH = (

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from memscope.events import Kind
-from memscope.interop.transformers_callback import trainer_callback
+from memscope.probes.watch.transformers_callback import trainer_callback
 from memscope.reader.recording import open_recording
 from memscope.recorder.recorder import Recorder
 

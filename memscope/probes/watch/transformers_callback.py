@@ -11,7 +11,8 @@ from typing import Any
 from memscope.errors import MemscopeError
 from memscope.probes.watch.model_layers import DEFAULT_LAYERS
 from memscope.probes.watch.watch import Watch, watch
-from memscope.recorder.recorder import Recorder, active_recorder
+from memscope.recorder.active import active_recorder
+from memscope.recorder.recorder import Recorder
 
 
 def trainer_callback(

@@ -14,11 +14,15 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from memscope.events import Kind
 from memscope.interop.oom_log.formats.torch import OomMessage
 from memscope.interop.oom_log.reader import read_log
-from memscope.recorder.recorder import Recorder, active_recorder
+from memscope.recorder.active import active_recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 MAX_CHARACTERS = 2000
 MAX_CHAIN = 8
