@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from memscope.analysis.comparison.versions import find_versions
 from memscope.analysis.metrics.metric import value_words
 from memscope.analysis.summary.absent import absent_of_device, absent_words
+from memscope.analysis.timeline.facts import read_model, read_policy, read_versions
 from memscope.cli.opening import add_warmup, read_run
 from memscope.cli.text.columns import align
 from memscope.cli.text.layers import layer_lines
@@ -23,9 +23,9 @@ from memscope.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from memscope.analysis.metrics.memory import Device
     from memscope.analysis.metrics.metric import Metric
     from memscope.analysis.summary.summary import Summary
+    from memscope.analysis.timeline.facts import Device
 
 PARTIAL = " (partial)"
 IN_ALL = ", in all processes"
@@ -151,20 +151,12 @@ def _without_value(metrics: Iterable[Metric], *, is_applicable: bool, place: str
     return lines
 
 
-def _fact(summary: Summary, key: str, field: str) -> Any:
-    data = summary.facts.get(key)
-    return data.get(field) if isinstance(data, dict) else None
-
-
 def _model(summary: Summary) -> str:
-    layers, weights = (
-        _fact(summary, Fact.MODEL, "layers"),
-        _fact(summary, Fact.MODEL, "weights_bytes"),
-    )
-    words = [_fact(summary, Fact.MODEL, "name"), layers and f"{layers} layers"]
-    if isinstance(weights, int) and 0 <= weights < 1 << 62:
-        words.append(f"{format_bytes(weights)} of weights")
-    return ", ".join(str(word) for word in words if word)
+    model = read_model(summary.facts)
+    words = [model.name, model.layers and f"{model.layers} layers"]
+    if model.weights_bytes is not None:
+        words.append(f"{format_bytes(model.weights_bytes)} of weights")
+    return ", ".join(word for word in words if word)
 
 
 def _device(summary: Summary) -> str:
@@ -188,22 +180,21 @@ def _sizes(device: Device, whole: str) -> str:
 
 
 def _policy(summary: Summary) -> str:
-    name = _fact(summary, Fact.POLICY, "policy")
-    if name is None:
+    settings = read_policy(summary.facts)
+    if settings.policy is None:
         return ""
-    keep = _fact(summary, Fact.POLICY, "keep")
-    words = [str(name)] if keep is None else [f"{name}, keep {keep}"]
-    words += [
-        f"{field} {value}"
-        for field in ("allocator", "unit")
-        if (value := _fact(summary, Fact.POLICY, field))
+    keep = "" if settings.keep is None else f", keep {settings.keep}"
+    words = [
+        f"{settings.policy}{keep}",
+        settings.allocator and f"allocator {settings.allocator}",
+        settings.unit and f"unit {settings.unit}",
+        "prefetch" if settings.prefetch else "no prefetch",
     ]
-    words += ["prefetch" if _fact(summary, Fact.POLICY, "prefetch") else "no prefetch"]
-    return ", ".join(words)
+    return ", ".join(word for word in words if word)
 
 
 def _versions(summary: Summary) -> str:
-    versions = list(find_versions(summary.facts).items())
+    versions = list(read_versions(summary.facts).items())
     return ", ".join(f"{name} {number}" for name, number in versions[:8])
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memscope.analysis.metrics.memory import Device
 from memscope.analysis.summary.program import ReadingSeries, reading_series
+from memscope.analysis.timeline.facts import Device
 from memscope.analysis.timeline.series import Floats, Series
 from memscope.analysis.timeline.timeline import Timeline
 from memscope_dashboards.html.chart import thin

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from memscope.analysis.metrics.memory import Device
 from memscope.analysis.summary.summary import Summary
+from memscope.analysis.timeline.facts import Device
 from memscope.facts import FIRST_DEVICE, Fact
 from memscope.units import format_bytes, format_seconds
 from memscope_dashboards.html.markup import escape, plain

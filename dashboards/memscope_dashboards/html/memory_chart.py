@@ -8,7 +8,8 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from memscope.analysis.metrics.fragmentation_series import UnusedMemory, unused_memory
-from memscope.analysis.metrics.memory import Device, find_device
+from memscope.analysis.metrics.memory import find_device
+from memscope.analysis.timeline.facts import Device
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.units import format_bytes

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from memscope.analysis.metrics.memory import Device, find_device
+from memscope.analysis.metrics.memory import find_device
 from memscope.analysis.summary.layer_states import LayerStates, find_layer_states
 from memscope.analysis.summary.program import Program, describe_program
 from memscope.analysis.summary.summary import Summary, summarize
+from memscope.analysis.timeline.facts import Device
 from memscope.analysis.timeline.timeline import Steps, Timeline
 from memscope.errors import MemscopeError
 from memscope.reader.chain import Chain

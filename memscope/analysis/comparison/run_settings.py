@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memscope.analysis.comparison.versions import find_versions
 from memscope.analysis.summary.summary import Summary
+from memscope.analysis.timeline.facts import read_versions
 from memscope.facts import FIRST_DEVICE, DeviceFact, Fact, RunKind, is_own_fact
 from memscope.format.header import Header
 
@@ -124,7 +124,7 @@ def _settings(header: Header, facts: Mapping[str, Any]) -> Iterator[tuple[str, P
         else:
             yield from _known(name, facts.get(key), field)
     yield from _devices(facts)
-    versions = find_versions(facts)
+    versions = read_versions(facts)
     for name in versions:
         yield from _known(name, versions, name)
     yield "host", header.host

@@ -14,8 +14,8 @@ from typing import Any
 from memscope.analysis.ledger.lines import MEASURED, PARTIAL, Line, absent, divide, read
 from memscope.analysis.ledger.outside import outside_lines
 from memscope.analysis.ledger.torch import torch_line
-from memscope.analysis.metrics.memory import Device, find_device
-from memscope.analysis.timeline.rare_rows import as_count
+from memscope.analysis.metrics.memory import find_device
+from memscope.analysis.timeline.facts import Device, as_count
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.facts import FIRST_DEVICE, DeviceFact, Fact
 from memscope.units import format_seconds

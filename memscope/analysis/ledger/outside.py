@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memscope.analysis.ledger.lines import PARTIAL, Line, absent, divide, read
-from memscope.analysis.timeline.rare_rows import as_count
+from memscope.analysis.timeline.facts import as_count
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.facts import DeviceFact, Fact, probe_fact

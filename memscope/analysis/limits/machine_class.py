@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from memscope.analysis.comparison.versions import find_versions
 from memscope.analysis.metrics.memory import find_device
+from memscope.analysis.timeline.facts import read_versions
 from memscope.analysis.timeline.timeline import Timeline
 
 SAME_SHARE = 0.02  # cards of one model differ by less
@@ -43,7 +43,7 @@ class MachineClass:
 def find_machine_class(timeline: Timeline) -> MachineClass:
     """The class of the machine that a recording was made on."""
     device = find_device(timeline)
-    version = find_versions(timeline.facts).get("torch")
+    version = read_versions(timeline.facts).get("torch")
     torch = ".".join(version.split(".")[:2]) if isinstance(version, str) else ""
     if device is None:
         return MachineClass("no GPU", "none", None, torch)

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from memscope.analysis.memory_map.memory_map import MemoryMap, map_at_end
+from memscope.analysis.timeline.facts import as_count
 from memscope.analysis.timeline.map_rows import UNKNOWN_STATE, MapRows, MapTable
-from memscope.analysis.timeline.rare_rows import as_count
 from memscope.facts import Fact
 from memscope.interop.snapshot.snapshot import INACTIVE, Blocks, Segments, Snapshot
 from memscope.interop.snapshot.tables import take

@@ -2,74 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from memscope.analysis.metrics.metric import Highest, Measured, Missing, highest_of
+from memscope.analysis.timeline.facts import Device, read_devices
 from memscope.analysis.timeline.readings import MAX_BYTES
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline
-from memscope.facts import FIRST_DEVICE, DeviceFact, probe_fact
+from memscope.facts import probe_fact
 
 NO_DEVICE = Missing("no device is recorded")
 NO_PEAK = Missing("driver calls of old steps are sums alone, or older than is kept")
 NO_READING = Missing("neither driver calls nor torch's counters are recorded")
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
-    """The device of a recording, as it said itself. ``kind`` is "host" or "cuda"."""
-
-    name: str
-    kind: str
-    total_bytes: int | None
-    limit_bytes: int | None
-
-    @property
-    def is_host(self) -> bool:
-        """Whether it is the machine's own memory: no metric of it is a GPU metric."""
-        return self.kind == "host"
-
-    @property
-    def usable_bytes(self) -> int | None:
-        """The device's memory or the limit set on it, whichever is less."""
-        sizes = [size for size in (self.total_bytes, self.limit_bytes) if size]
-        return min(sizes, default=None)
-
-
 def find_devices(timeline: Timeline) -> dict[int, Device]:
     """Devices by index, as the program named them or torch used them."""
-    used = DeviceFact.CUDA.devices(timeline.facts)
-    named = {0: FIRST_DEVICE} if FIRST_DEVICE in timeline.facts else {}
-    return {
-        index: _read_device(timeline, key)
-        for index, key in sorted((used | named).items())
-        if isinstance(timeline.facts[key], dict)
-    }
-
-
-def name_devices(devices: Sequence[Device]) -> str:
-    """ "H200", "2 × H200", or "H200 and 1 more" where they differ; empty where there is none."""
-    if not devices:
-        return ""
-    name, count = devices[0].name, len(devices)
-    if any(device.name != name for device in devices):
-        return f"{name} and {count - 1} more"
-    return name if count == 1 else f"{count} × {name}"
+    return read_devices(timeline.facts)
 
 
 def find_device(timeline: Timeline) -> Device | None:
-    """The first device; None where there is none."""
+    """The first device; None if there is none."""
     return next(iter(find_devices(timeline).values()), None)
-
-
-def _read_device(timeline: Timeline, key: str) -> Device:
-    return Device(
-        name=str(timeline.fact(key, "name")),
-        kind=str(timeline.fact(key, "kind")),
-        total_bytes=timeline.count_fact(key, "total_bytes"),
-        limit_bytes=timeline.count_fact(key, "limit_bytes"),
-    )
 
 
 def peak_bytes(timeline: Timeline) -> Highest | Missing:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from memscope.analysis.metrics.metric import Measured, Missing
 from memscope.analysis.metrics.residency import NO_STEP, ONLY_WARMUP
+from memscope.analysis.timeline.facts import read_policy
 from memscope.analysis.timeline.step_fold import Geometry
 from memscope.analysis.timeline.timeline import Timeline
-from memscope.facts import Fact
 
 NO_POOL = Missing("this program has no weight pool", False)
 NO_TAKE = Missing("no buffer was asked of the pool after warm-up", False)
@@ -50,8 +50,9 @@ def hit_rate(hits: int, misses: int) -> Measured:
 
 
 def _missing(timeline: Timeline) -> Missing | None:
-    if timeline.fact(Fact.POLICY, "allocator") not in (None, "pool"):
-        return Missing(f"--allocator {timeline.fact('policy', 'allocator')} has no pool", False)
+    allocator = read_policy(timeline.facts).allocator
+    if allocator not in (None, "pool"):
+        return Missing(f"--allocator {allocator} has no pool", False)
     if not any(timeline.counts.get(kind) for kind in ("pool_hit", "pool_miss")):
         return NO_POOL
     return None if len(timeline.measured_steps) else ONLY_WARMUP
@@ -70,7 +71,7 @@ def why_no_calls(timeline: Timeline) -> Missing | None:
     """Why the driver calls of its steps are not known; None where they are."""
     if not timeline.driver.calls:
         return Missing("no driver call is recorded")
-    if timeline.fact(Fact.POLICY, "allocator") == "torch":
+    if read_policy(timeline.facts).allocator == "torch":
         return Missing("torch makes the calls for weights and only counts them")
     return None
 

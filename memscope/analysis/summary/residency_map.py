@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from memscope.analysis.timeline.facts import read_model
 from memscope.analysis.timeline.sums import count_layers, read_sums
 from memscope.analysis.timeline.timeline import Timeline, batches_at
 from memscope.events import Kind
-from memscope.facts import Fact
 
 if TYPE_CHECKING:
     from memscope.reader.recording import Recording
@@ -94,7 +94,7 @@ class ResidencyMapFold:
         used = np.flatnonzero(self._steps)
         columns = int(used[-1]) + 1 if len(used) else 0
         layers = min(timeline.layers or len(self._entries), MAX_ROWS)
-        per_layer = timeline.count_fact(Fact.MODEL, "entries_per_layer") or 1
+        per_layer = read_model(timeline.facts).entries_per_layer or 1
         entries = np.zeros((layers, columns))
         known = self._entries[:layers, :columns]
         entries[: len(known)] = known

@@ -11,13 +11,12 @@ from memscope.analysis.metrics.metric import Missing
 from memscope.analysis.metrics.residency import analyse_residency, wait_ms_per_step
 from memscope.analysis.summary.allocator_sentences import write_allocator_sentences
 from memscope.analysis.summary.sentence import Sentence, SentenceKind
+from memscope.analysis.timeline.facts import read_model, read_plan, read_policy
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.facts import Fact
-from memscope.plan import POLICIES, Needs, Plan, Window, advice
+from memscope.plan import advice
 from memscope.reader.scanner import State
 from memscope.units import format_bytes, format_seconds, format_value
-
-PARTS = ("slab_bytes", "head_bytes", "kv_bytes", "fixed_bytes", "headroom_bytes")
 
 
 def write_sentences(timeline: Timeline, state: State) -> tuple[Sentence, ...]:
@@ -76,7 +75,7 @@ def _out_of_memory(timeline: Timeline) -> str | None:
         if name in oom.counters
     ]
     sizes = ", ".join([asked, *held] if asked else held)
-    plan = _plan(timeline)
+    plan = read_plan(timeline.facts)
     return " ".join(
         part for part in (f"Out of memory{where}: {sizes}.", plan and advice(plan)) if part
     )
@@ -109,8 +108,9 @@ def _no_step(timeline: Timeline) -> str | None:
 
 def _useless_keep(timeline: Timeline) -> str | None:
     """Under `past` the peak is min(2 keep, L) layers."""
-    keep, layers = timeline.count_fact(Fact.POLICY, "keep"), timeline.layers
-    if timeline.fact(Fact.POLICY, "policy") != "past" or keep is None or layers is None:
+    settings, layers = read_policy(timeline.facts), timeline.layers
+    keep = settings.keep
+    if settings.policy != "past" or keep is None or layers is None:
         return None
     if 2 * keep < layers or keep >= layers:
         return None
@@ -126,7 +126,7 @@ def _fits(timeline: Timeline) -> str | None:
     """Where the whole model fits, a window only costs time."""
     needed, device = _whole_bytes(timeline), find_device(timeline)
     usable = device.usable_bytes if device else None
-    policy = timeline.fact(Fact.POLICY, "policy")
+    policy = read_policy(timeline.facts).policy
     if policy in (None, "off") or needed is None or usable is None or needed > usable:
         return None
     wait_ms = wait_ms_per_step(timeline)
@@ -142,28 +142,13 @@ def _fits(timeline: Timeline) -> str | None:
 
 def _whole_bytes(timeline: Timeline) -> int | None:
     """What the run needs with every layer on the device."""
-    plan = _plan(timeline)
+    plan = read_plan(timeline.facts)
     if plan is not None:
         return plan.needs.layers * plan.needs.slab_bytes + plan.needs.always_bytes
-    weights = timeline.count_fact(Fact.MODEL, "weights_bytes")
-    fixed = timeline.count_fact(Fact.MODEL, "fixed_bytes")
-    return None if weights is None or fixed is None else weights + fixed
-
-
-def _plan(timeline: Timeline) -> Plan | None:
-    """The plan that the run recorded; None where it is not whole."""
-    layers = timeline.count_fact(Fact.PLAN, "layers")
-    limit = timeline.count_fact(Fact.PLAN, "limit_bytes")
-    sizes = [timeline.count_fact(Fact.PLAN, part) for part in PARTS]
-    keep = timeline.count_fact(Fact.PLAN, "keep")
-    policy = timeline.fact(Fact.PLAN, "policy")
-    known = [size for size in sizes if size is not None]
-    if layers is None or not 1 <= layers < 1 << 16 or limit is None or len(known) < len(PARTS):
+    model = read_model(timeline.facts)
+    if model.weights_bytes is None or model.fixed_bytes is None:
         return None
-    if policy not in POLICIES:
-        return None
-    window = Window(policy, keep, bool(timeline.fact(Fact.PLAN, "prefetch")))
-    return Plan(Needs(layers, *known), window, limit)
+    return model.weights_bytes + model.fixed_bytes
 
 
 def _dropped(timeline: Timeline) -> str | None:

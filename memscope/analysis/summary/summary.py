@@ -10,16 +10,11 @@ from typing import Any
 from memscope.analysis.ledger.ledger import Ledger, make_ledgers
 from memscope.analysis.limits.limits import RECORDING, Limit, Verdict, judge
 from memscope.analysis.metrics.measure import measure
-from memscope.analysis.metrics.memory import (
-    Device,
-    find_devices,
-    held_by_device,
-    host_bytes,
-    name_devices,
-)
+from memscope.analysis.metrics.memory import find_devices, held_by_device, host_bytes
 from memscope.analysis.metrics.metric import Metric
 from memscope.analysis.summary.sentence import Sentence
 from memscope.analysis.summary.sentences import write_sentences
+from memscope.analysis.timeline.facts import Device, name_devices
 from memscope.analysis.timeline.layers import LayerMemory
 from memscope.analysis.timeline.step_numbers import StepCounts
 from memscope.analysis.timeline.timeline import Timeline

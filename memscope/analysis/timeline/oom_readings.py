@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memscope.analysis.diagnosis.situation import torch_size
-from memscope.analysis.timeline.rare_rows import as_count
+from memscope.analysis.timeline.facts import as_count
 from memscope.analysis.timeline.readings import MAX_DEVICES, Reading
 from memscope.events import Kind
 from memscope.facts import DeviceFact

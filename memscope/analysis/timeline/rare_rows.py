@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memscope.analysis.timeline.facts import as_count
 from memscope.analysis.timeline.map_rows import MapRows
 from memscope.analysis.timeline.step_numbers import StepSourceFold
 from memscope.events import KINDS, Kind
@@ -115,13 +116,6 @@ class RareRows:
         kind = kind if isinstance(kind, str) and kind in KINDS else "other"
         count = np.nan_to_num(batch["value"][row], nan=1, posinf=1, neginf=1)
         self.dropped[kind] = self.dropped.get(kind, 0) + int(min(max(count, 0), 1e15))
-
-
-def as_count(value: object) -> int | None:
-    """``value`` of a fact where it is a whole number from 0 up to what a column can hold."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        return None
-    return value if 0 <= value < 1 << 62 else None
 
 
 def _out_of_memory(batch: Batch, row: int) -> OutOfMemory:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from memscope.analysis.timeline.counters import CounterFold, DeviceCounters
+from memscope.analysis.timeline.facts import as_count, count_of, field_of, read_model
 from memscope.analysis.timeline.flushes import Flushes, FlushFold
 from memscope.analysis.timeline.gather import gather
 from memscope.analysis.timeline.layers import LayerFold, LayerMemory
@@ -25,7 +26,6 @@ from memscope.analysis.timeline.rare_rows import (
     OutOfMemory,
     Phase,
     RareRows,
-    as_count,
 )
 from memscope.analysis.timeline.reading_fold import DeviceReadings, ReadingFold
 from memscope.analysis.timeline.readings import DriverBytes, Held, Reading, Readings, read_held
@@ -40,7 +40,7 @@ from memscope.analysis.timeline.step_numbers import (
 )
 from memscope.analysis.timeline.steps import MAX_STEPS, Steps
 from memscope.analysis.timeline.sums import SumFold, read_sums
-from memscope.analysis.timeline.window import MAX_LAYERS, Window
+from memscope.analysis.timeline.window import Window
 from memscope.events import KINDS, Kind
 from memscope.facts import Fact, StepSource
 
@@ -138,13 +138,12 @@ class Timeline:
         return self._rare.facts
 
     def fact(self, key: str, field: str) -> Any:
-        """One field of a fact that is a dict; None where there is none."""
-        data = self.facts.get(key)
-        return data.get(field) if isinstance(data, dict) else None
+        """One field of a fact that is a dict; None if there is none."""
+        return field_of(self.facts, key, field)
 
     def count_fact(self, key: str, field: str) -> int | None:
-        """The same where it is a whole number of 0 or more."""
-        return as_count(self.fact(key, field))
+        """One field of a fact if it is a whole number of 0 or more, else None."""
+        return count_of(self.facts, key, field)
 
     @property
     def other_steps(self) -> int:
@@ -194,9 +193,8 @@ class Timeline:
 
     @property
     def layers(self) -> int | None:
-        """Layers of the model, lm_head left out; None where the program did not say."""
-        layers = self.count_fact(Fact.MODEL, "layers")
-        return layers if layers is not None and 1 <= layers < MAX_LAYERS else None
+        """Layers of the model without lm_head; None if the program did not say."""
+        return read_model(self.facts).layers
 
     @property
     def steps(self) -> Steps:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memscope.analysis.metrics.memory import Device
 from memscope.analysis.summary.sentence import Sentence, Severity
 from memscope.analysis.summary.summary import Summary
+from memscope.analysis.timeline.facts import Device
 from memscope.facts import Fact
 from memscope.reader.state import StateName
 from memscope.text import clean

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memscope.analysis.diagnosis.balance import decide
 from memscope.analysis.diagnosis.explanation import Advice, Explanation
@@ -11,8 +11,9 @@ from memscope.analysis.diagnosis.recording.explanation import SOURCE, explain_er
 from memscope.analysis.diagnosis.recording.killed import host_full
 from memscope.analysis.diagnosis.recording.oom import RecordedOom, make_situation, read_oom
 from memscope.analysis.diagnosis.situation import Situation, torch_size
+from memscope.analysis.timeline.facts import read_plan
 from memscope.facts import Fact, probe_fact
-from memscope.plan import Needs, Plan, Window, fitting_keep, with_keep, with_policy
+from memscope.plan import Plan, fitting_keep, with_keep, with_policy
 
 if TYPE_CHECKING:
     from memscope.analysis.timeline.rare_rows import OutOfMemory
@@ -78,31 +79,11 @@ def _length(timeline: Timeline) -> str:
     return f"{count:,} step{'s' * (count != 1)} ended"
 
 
-def read_plan(timeline: Timeline) -> Plan | None:
-    """The plan that the recorded program made; None where there is none that makes sense."""
-    data = timeline.facts.get(Fact.PLAN)
-    if not isinstance(data, dict):
-        return None
-    numbers = {field.name: data.get(field.name, 0) for field in dataclasses.fields(Needs)}
-    numbers["limit_bytes"] = data.get("limit_bytes")
-    if not all(_is_count(number) for number in numbers.values()) or not numbers["layers"]:
-        return None
-    policy, keep = data.get("policy"), data.get("keep")
-    if not isinstance(policy, str) or not (keep is None or _is_count(keep)):
-        return None
-    limit = numbers.pop("limit_bytes")
-    return Plan(Needs(**numbers), Window(policy, keep, data.get("prefetch") is True), limit)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 60
-
-
 def _explain_engine(oom: OutOfMemory, timeline: Timeline) -> Explanation:
     if oom.error:
         return explain_error(oom, timeline)
     recorded = read_oom(oom, timeline)
-    plan = read_plan(timeline)
+    plan = read_plan(timeline.facts)
     if plan is not None and not plan.is_fitting:
         return _explain_budget(recorded, plan)
     found = explain_oom(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from memscope.analysis.diagnosis.advice import CONTAINER, OWN_LIMIT
 from memscope.analysis.diagnosis.explanation import Advice, Explanation
 from memscope.analysis.diagnosis.situation import torch_size
-from memscope.analysis.timeline.rare_rows import as_count
+from memscope.analysis.timeline.facts import as_count
 from memscope.facts import Fact
 
 if TYPE_CHECKING:

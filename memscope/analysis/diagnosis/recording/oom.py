@@ -18,7 +18,8 @@ from memscope.analysis.memory_map.holders import name_stack
 from memscope.analysis.memory_map.memory_map import SMALL_BYTES, SMALL_SEGMENT_BYTES
 from memscope.analysis.memory_map.recorded_map import RecordedMap, recorded_map
 from memscope.analysis.metrics.growth import Growth, analyse_growth
-from memscope.analysis.timeline.rare_rows import OutOfMemory, as_count
+from memscope.analysis.timeline.facts import as_count
+from memscope.analysis.timeline.rare_rows import OutOfMemory
 from memscope.facts import FIRST_DEVICE, DeviceFact, Fact, StepSource
 from memscope.interop.oom_log.context import LogContext
 from memscope.interop.oom_log.formats.torch import OomMessage
