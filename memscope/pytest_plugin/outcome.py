@@ -78,7 +78,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "limit": verdict.limit,
         "value": verdict.value,
         "unit": verdict.unit,
-        "verdict": verdict.verdict,
+        "verdict": str(verdict.verdict),  # xdist carries no enums
         "reason": verdict.reason,
         "advice": verdict.advice or None,
         "is_named": verdict.is_named,

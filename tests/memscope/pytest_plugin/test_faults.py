@@ -37,7 +37,7 @@ def break_down(*_: object, **__: object) -> None:
         "memscope.recorder.recorder.Recorder.close",
         "memscope.reader.recording.Recording",
         "memscope.analysis.timeline.timeline.read_timeline",
-        "memscope.analysis.readings.measure.measure",
+        "memscope.analysis.metrics.measure.measure",
         "memscope.analysis.limits.limits.judge",
     ],
 )
