@@ -87,7 +87,7 @@ def test_every_fact_is_listed() -> None:
 
 def test_keys_of_json_are_those_of_a_summary(tmp_path: Path) -> None:
     from memscope.analysis.summary.summary import summarize
-    from memscope.analysis.timeline.timeline import read_timeline
+    from memscope.analysis.timeline.read import read_timeline
     from memscope.reader.recording import open_recording
     from memscope.recorder.recorder import Recorder
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memscope.analysis.summary.summary import summarize
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.reader.recording import Recording
 from tests.paths import DATA
 

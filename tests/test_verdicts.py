@@ -10,7 +10,7 @@ import pytest
 
 from memscope.analysis.limits.limits import Verdict
 from memscope.analysis.summary.summary import summarize
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.cli import main
 from memscope.reader.recording import open_recording
 from tests.memscope.analysis.sweeps import run_sweeps

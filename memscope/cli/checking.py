@@ -24,7 +24,8 @@ from memscope.analysis.limits.limits import (
 )
 from memscope.analysis.limits.machine_class import MachineClass, find_machine_class
 from memscope.analysis.summary.summary import Summary, summarize
-from memscope.analysis.timeline.timeline import Timeline, read_timeline
+from memscope.analysis.timeline.read import read_timeline
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.configuration import (
     Configuration,
     parse_tolerance,

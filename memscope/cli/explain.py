@@ -102,7 +102,7 @@ def _explain_file(kind: str, path: str) -> Explanation:
 
 def _read_processes(path: str) -> Iterator[tuple[Timeline, State]]:
     """The processes of the run that ``path`` is of, one by one, the first one first."""
-    from memscope.analysis.timeline.timeline import read_timeline
+    from memscope.analysis.timeline.read import read_timeline
     from memscope.reader.recording import Recording
     from memscope.reader.run_files import find_run
 

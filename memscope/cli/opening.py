@@ -39,7 +39,7 @@ def read_summary(
 ) -> Summary:
     """The summary of the recording at ``path``. Raises MemscopeError."""
     from memscope.analysis.summary.summary import summarize
-    from memscope.analysis.timeline.timeline import read_timeline
+    from memscope.analysis.timeline.read import read_timeline
     from memscope.reader.recording import open_recording
 
     with open_recording(path) as recording:
@@ -71,7 +71,7 @@ def read_processes(
     """
     from memscope.analysis.summary.summary import summarize
     from memscope.analysis.timeline.moment import PastEnd
-    from memscope.analysis.timeline.timeline import read_timeline
+    from memscope.analysis.timeline.read import read_timeline
     from memscope.reader.recording import Recording
 
     is_reached, refusals = False, []

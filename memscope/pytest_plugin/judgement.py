@@ -104,7 +104,7 @@ def read_metrics(path: Path, limits: tuple[Limit, ...] = ()) -> dict[str, Metric
 
 
 def _read(path: Path) -> Timeline:
-    from memscope.analysis.timeline.timeline import read_timeline
+    from memscope.analysis.timeline.read import read_timeline
     from memscope.reader.recording import Recording
 
     with Recording(path) as recording:

@@ -74,7 +74,7 @@ def describe_memory_error(path: Path, error: BaseException) -> list[str]:
 def _explain(path: Path, error: BaseException) -> list[str]:
     from memscope.analysis.diagnosis.log.explain import explain_reading
     from memscope.analysis.diagnosis.recording.explain import explain_timeline
-    from memscope.analysis.timeline.timeline import read_timeline
+    from memscope.analysis.timeline.read import read_timeline
     from memscope.cli.text.explanation import explanation_lines
     from memscope.interop.oom_log.reader import read_log
     from memscope.reader.recording import Recording
@@ -116,7 +116,7 @@ def _largest(ledger: Ledger) -> list[str]:
 
 def _ledgers_at_peak(path: Path) -> Sequence[Ledger]:
     from memscope.analysis.ledger.ledger import make_ledgers
-    from memscope.analysis.timeline.timeline import read_timeline
+    from memscope.analysis.timeline.read import read_timeline
     from memscope.reader.recording import Recording
 
     with Recording(path) as recording:

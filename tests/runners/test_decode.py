@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from memscope.analysis.summary.summary import Summary, summarize
-from memscope.analysis.timeline.timeline import Timeline, read_timeline
+from memscope.analysis.timeline.read import read_timeline
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.errors import MemscopeError, OutOfMemory
 from memscope.events import Kind
 from memscope.reader.recording import Recording

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.errors import OutOfMemory
 from memscope.events import Kind
 from memscope.reader.recording import open_recording

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from memscope.analysis.timeline.facts import read_model
+from memscope.analysis.timeline.read import batches_at
 from memscope.analysis.timeline.sums import count_layers, read_sums
-from memscope.analysis.timeline.timeline import Timeline, batches_at
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.events import Kind
 
 if TYPE_CHECKING:

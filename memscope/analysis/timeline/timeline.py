@@ -14,12 +14,9 @@ import numpy as np
 from memscope.analysis.timeline.counters import CounterFold, DeviceCounters
 from memscope.analysis.timeline.facts import as_count, count_of, field_of, read_model
 from memscope.analysis.timeline.flushes import Flushes, FlushFold
-from memscope.analysis.timeline.gather import gather
 from memscope.analysis.timeline.layers import LayerFold, LayerMemory
 from memscope.analysis.timeline.map_rows import MapRows
-from memscope.analysis.timeline.moment import batches_until, check_batch, parse_moment
 from memscope.analysis.timeline.oom_readings import OomReadings, ReadingsBefore
-from memscope.analysis.timeline.peak_moment import find_peak
 from memscope.analysis.timeline.rare_rows import (
     MAX_KEPT,
     Mark,
@@ -34,7 +31,6 @@ from memscope.analysis.timeline.serving_rows import ServingRows
 from memscope.analysis.timeline.step_fold import Geometry, StepFold, StepSettings, add_geometries
 from memscope.analysis.timeline.step_numbers import (
     StepCounts,
-    find_first_own,
     first_own_number,
     step_kind,
 )
@@ -45,10 +41,7 @@ from memscope.events import KINDS, Kind
 from memscope.facts import Fact, StepSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from memscope.format.header import Header
-    from memscope.reader.recording import Recording
     from memscope.reader.scanner import Batch
 
 __all__ = [
@@ -60,8 +53,6 @@ __all__ = [
     "Series",
     "Steps",
     "Timeline",
-    "batches_at",
-    "read_timeline",
 ]
 
 DEFAULT_WARMUP_STEPS = 1
@@ -355,37 +346,8 @@ class Timeline:
         return StepSettings(self.warmup_steps, self.layers)
 
 
-def read_timeline(
-    recording: Recording, *, at: str = "end", warmup_steps: int | None = None
-) -> Timeline:
-    """``recording`` folded up to ``at`` (batch:N, step:N, 12.5s, peak, end).
-
-    Raises MemscopeError where ``at`` is none of these, PastEnd where the recording ends before.
-    """
-    timeline = Timeline(recording.header, warmup_steps=warmup_steps)
-    for batch, count in gather(batches_at(recording, at)):
-        timeline.add(batch, batches=count)
-    return timeline
-
-
 _Numbered = TypeVar("_Numbered", OutOfMemory, Mark)
 
 
 def _renumber(row: _Numbered, first: int) -> _Numbered:
     return replace(row, step=max(row.step - first, -1)) if first else row
-
-
-def batches_at(recording: Recording, at: str) -> Iterator[Batch]:
-    """The events of ``recording`` up to ``at``. Raises MemscopeError if ``at`` is not in it."""
-    moment = parse_moment(at)
-    if moment.kind == "peak":
-        timeline = read_timeline(recording)
-        moment = find_peak(recording, timeline)
-    if moment.kind == "batch":
-        check_batch(moment, recording.state.batches)
-        return recording.batches(moment.value)
-    if moment.kind == "end":
-        return recording.batches()
-    is_numbered = parse_moment(at).kind == "step"
-    first = find_first_own(recording.batches()) if is_numbered else 0
-    return batches_until(recording.batches(), moment, first_step=first)

@@ -12,7 +12,8 @@ from pathlib import Path
 from time import perf_counter_ns
 
 from memscope.analysis.metrics.table import metrics
-from memscope.analysis.timeline.timeline import Timeline, read_timeline
+from memscope.analysis.timeline.read import read_timeline
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.launch.record import record
 from memscope.reader.recording import Recording
 from memscope.recorder.recorder import Recorder

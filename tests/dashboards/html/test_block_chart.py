@@ -16,7 +16,7 @@ from test_html_browser import BROWSER, dump_dom
 
 from memscope import Recorder
 from memscope.analysis.memory_map.block_picture import BlockPicture, recorded_picture
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.cli.report import write_report
 from memscope.events import Kind
 from memscope.probes.torch.allocator_map import emit_map

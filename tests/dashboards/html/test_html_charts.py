@@ -14,7 +14,8 @@ pytest.importorskip("plotly")
 
 from memscope import Recorder
 from memscope.analysis.summary.residency_map import ResidencyMap, read_residency_map
-from memscope.analysis.timeline.timeline import Timeline, read_timeline
+from memscope.analysis.timeline.read import read_timeline
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.reader.recording import open_recording
 from memscope_dashboards.html.chart import ByteAxis, thin
 from memscope_dashboards.html.charts import draw_charts

@@ -28,7 +28,7 @@ from tests.dashboards.html.small_runs import (
 pytest.importorskip("plotly")
 
 from memscope.analysis.summary.summary import Summary, summarize
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 
 RUNS: dict[str, Callable[[Path], Path]] = {
     "empty": record_nothing,

@@ -12,7 +12,7 @@ pytest.importorskip("plotly")
 
 from memscope import Recorder
 from memscope.analysis.summary.residency_map import read_residency_map
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.events import Kind
 from memscope.reader.recording import open_recording
 from memscope_dashboards.html.chart import Chart

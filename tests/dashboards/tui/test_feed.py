@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memscope.analysis.summary.summary import summarize
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.events import Kind
 from memscope.reader.recording import open_recording
 from memscope.recorder.rows import make_row

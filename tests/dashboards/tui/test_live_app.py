@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from memscope.analysis.summary.summary import Summary, summarize
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.errors import MemscopeError
 from memscope.events import Kind
 from memscope.reader.recording import open_recording

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.events import Kind
 from memscope.format.header import new_header
 from memscope.reader.recording import open_recording

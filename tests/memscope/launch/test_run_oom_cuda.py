@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from memscope.analysis.memory_map.recorded_map import recorded_map
-from memscope.analysis.timeline.timeline import Timeline, read_timeline
+from memscope.analysis.timeline.read import read_timeline
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.reader.recording import open_recording
 from tests.memscope.launch.programs import PYTHON, Ended, clean_environment, record, run_process
 

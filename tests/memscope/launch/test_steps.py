@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.reader.recording import Recording
 from tests.memscope.launch.programs import facts_of, record, steps_of
 

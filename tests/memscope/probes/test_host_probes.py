@@ -12,7 +12,7 @@ import pytest
 
 from memscope.analysis.limits.limits import parse_limits
 from memscope.analysis.metrics.measure import measure
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.events import Kind
 from memscope.probes import host
 from memscope.probes.cgroup import CgroupProbe, find_group

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.events import Kind
 from memscope.probes.nvml.probe import NvmlProbe
 from memscope.probes.torch.allocator import AllocatorProbe, read_counters

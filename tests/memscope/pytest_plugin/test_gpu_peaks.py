@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memscope.analysis.timeline import peak_moment
+from memscope.analysis.timeline import read
 from tests.memscope.pytest_plugin.program import RunTests
 
 # Torch's caching allocator as far as its counters go: what is freed stays reserved.
@@ -115,7 +115,7 @@ def test_failure_has_the_ledger_of_the_card(
     run_tests: RunTests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The card's readings are of one moment, however far a busy machine draws it out."""
-    monkeypatch.setattr(peak_moment, "SAME_MOMENT_NS", 60 * 10**9)
+    monkeypatch.setattr(read, "SAME_MOMENT_NS", 60 * 10**9)
     result = run_tests(
         f"{TORCH}@pytest.mark.memscope('memory.peak_bytes <= 1 GiB')\n"
         "def test_it():\n    memory.alloc(4 * GIB)\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.reader.recording import open_recording
 from tests.memscope.pytest_plugin.program import PROGRAM, RunTests, kept_recordings, limited
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.reader.recording import open_recording
 from tests.memscope.pytest_plugin.program import RunTests, kept_recordings
 

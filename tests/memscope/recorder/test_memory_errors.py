@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from memscope.analysis.timeline.rare_rows import OutOfMemory
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.probes.torch.oom import OomProbe
 from memscope.reader.recording import open_recording
 from memscope.recorder import memory_errors as oom_errors

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from memscope.analysis.summary.sentences import write_sentences
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.errors import MemscopeError
 from memscope.events import Kind
 from memscope.launch.record import record

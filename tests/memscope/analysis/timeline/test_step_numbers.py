@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from memscope.analysis.timeline.moment import PastEnd
+from memscope.analysis.timeline.read import read_timeline
 from memscope.analysis.timeline.step_numbers import StepCounts, StepKind, find_first_own
-from memscope.analysis.timeline.timeline import read_timeline
 from memscope.events import Kind
 from memscope.reader.recording import open_recording
 from tests.memscope.analysis.build import Event, event, fact, fold, make_batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from memscope.analysis.ledger.ledger import Ledger, make_ledgers
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.reader.recording import open_recording
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import memscope
 from memscope.analysis.summary.summary import Summary, summarize
-from memscope.analysis.timeline.timeline import read_timeline
+from memscope.analysis.timeline.read import read_timeline
 from memscope.reader.recording import open_recording
 from tests.memscope.probes.torch.ledgers import assert_adds_up, read_ledger, size
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from memscope.analysis.memory_map.recorded_map import RecordedMap, recorded_map
-from memscope.analysis.timeline.timeline import Timeline, read_timeline
+from memscope.analysis.timeline.read import read_timeline
+from memscope.analysis.timeline.timeline import Timeline
 from memscope.events import Kind
 from memscope.probes.torch import allocator_map, oom
 from memscope.probes.torch.allocator_map import emit_map
