@@ -13,7 +13,7 @@ from memscope.text import clean
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memscope.probes.checks import Check
+    from memscope.launch.checks import Check
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print every check; always 0, as nothing here is a fault of memscope's use."""
-    from memscope.probes.checks import run_checks
+    from memscope.launch.checks import run_checks
 
     checks = run_checks()
     if args.json:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from memscope.errors import MemscopeError
 from memscope.launch import environment as names
-from memscope.launch.cuda_watch import watch_cuda
 from memscope.launch.environment import Launch, read_launch, say_unrecorded
+from memscope.probes.torch.cuda_watch import watch_cuda
 from memscope.recorder.active import set_own_recorder
 
 if TYPE_CHECKING:  # imported where a file is opened: children that need none load no pyarrow

@@ -13,9 +13,10 @@ from memscope.analysis.metrics.metric import Highest, Metric, Missing, highest_o
 from memscope.analysis.metrics.quantity import Quantity, Term
 from memscope.analysis.metrics.table import metrics
 from memscope.analysis.timeline.reading_fold import DeviceReadings
-from memscope.analysis.timeline.reading_names import BY_NAME, PEAK_REGISTERS
+from memscope.analysis.timeline.reading_names import BY_NAME
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.facts import probe_fact
+from memscope.readings import PEAK_REGISTERS
 
 NO_STEP_AFTER_WARMUP = "no reading of it was taken within a step after warm-up"
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from memscope.analysis.limits.written_value import a_step
 from memscope.analysis.metrics.table import METRICS, find_definition
-from memscope.analysis.timeline.reading_names import AREAS, BY_NAME, READINGS, STATISTICS, unit_of
+from memscope.analysis.timeline.reading_names import AREAS, BY_NAME, READINGS, STATISTICS
 from memscope.errors import MemscopeError
+from memscope.readings import unit_of
 
 _TERM = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)(?:\[([^\]]*)\](?:\.(\w+))?)?")
 _SLASH = re.compile(r"/(?![^\[]*\])")  # not within [ ]

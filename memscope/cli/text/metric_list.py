@@ -7,7 +7,8 @@ from itertools import groupby
 
 from memscope.analysis.metrics.definition import IN_NO_OTHER_RUN, MetricDefinition
 from memscope.analysis.metrics.table import METRICS
-from memscope.analysis.timeline.reading_names import READINGS, STATISTICS, ReadingDefinition
+from memscope.analysis.timeline.reading_names import READINGS, STATISTICS
+from memscope.readings import ReadingDefinition
 
 WIDTH = 100
 _HEAD = (

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 from memscope.facts import Fact
-from memscope.launch.cuda_watch import watch_cuda
 from memscope.probes.cupti.buffers import CuptiAbsent
 from memscope.probes.cupti.library import CuptiLibrary, open_library
 from memscope.probes.cupti.profiler import ProfilerWatch
@@ -23,6 +22,7 @@ from memscope.probes.cupti.reading import CuptiReading
 from memscope.probes.nvml.cards import OwnBytes
 from memscope.probes.nvml.errors import explain
 from memscope.probes.torch.allocator import cuda_torch
+from memscope.probes.torch.cuda_watch import watch_cuda
 from memscope.recorder.recorder import Recorder
 
 FACT_SECONDS = 1.0

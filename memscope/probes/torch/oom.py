@@ -19,9 +19,9 @@ from typing import Any
 
 from memscope.events import Kind
 from memscope.facts import Fact, probe_fact
-from memscope.launch.cuda_watch import watch_cuda
 from memscope.probes.torch.allocator import cuda_torch, read_counters, sample_counters
 from memscope.probes.torch.allocator_map import MAX_BLOCKS, MAX_FRAMES, emit_map, read_map
+from memscope.probes.torch.cuda_watch import watch_cuda
 from memscope.probes.torch.history import start_history, stop_history
 from memscope.recorder.memory_errors import (
     begin_watching,

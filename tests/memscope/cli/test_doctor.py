@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from memscope.cli.doctor import check_lines
-from memscope.probes import checks
-from memscope.probes.checks import NO, OK, PARTLY, Check
+from memscope.launch import checks
+from memscope.launch.checks import NO, OK, PARTLY, Check
 from memscope.probes.nvml.machine import read_machine
 from tests.memscope.cli.verb_run import Run
 from tests.memscope.probes.nvml.fake_machines import FakeCard, FakeMachine

@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from memscope.launch.cuda_watch import watch_cuda
+from memscope.probes.torch.cuda_watch import watch_cuda
 
 
 class FakeCuda(ModuleType):
