@@ -21,8 +21,10 @@ def page_text(page: str) -> str:
 
 
 def tables() -> str:
-    """Every metric by area, then every reading."""
-    lines: list[str] = []
+    """A table of all metrics, then each metric by area, then every reading."""
+    lines = ["## Overview", "", "| metric | unit | default limit |", "|---|---|---|"]
+    lines += [f"| `{each.name}` | {each.unit} | {defaults(each)} |" for each in METRICS]
+    lines.append("")
     area = ""
     for metric in METRICS:
         if metric.area != area:
@@ -55,7 +57,7 @@ def defaults(metric: MetricDefinition) -> str:
         f"`{each.limit}`" + (f" (warns unless `{each.warn}`)" if each.warn else "")
         for each in metric.limits
     ]
-    return " and ".join(texts) or "none"
+    return " and ".join(texts) or "–"
 
 
 def sentence(text: str) -> str:
