@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,20 @@ def test_every_room_is_described(package: str) -> None:
         rooms += [path.parent for path in (ROOT / package / "analysis").glob("*/__init__.py")]
     described = table_names(page("architecture").partition("## Rooms")[2])
     assert [room.name for room in rooms if f"{room.name}/" not in described] == []
+
+
+def test_layers_are_those_that_are_checked() -> None:
+    shown = (
+        page("architecture").partition("only those below it:\n\n```text\n")[2].partition("```")[0]
+    )
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (layers,) = (
+        contract["layers"]
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "layers"
+    )
+    checked = [re.findall(r"memscope\.(\w+)", layer) for layer in layers]
+    assert [line.split(", ") for line in shown.splitlines()] == checked
 
 
 def test_table_of_metrics_is_written_anew(tmp_path: Path) -> None:
