@@ -49,6 +49,28 @@ class Kind(IntEnum):
     DROPPED = 33
 
 
+# Never replaced by sums a step and kind: they are rare, and a view without them would be wrong.
+NEVER_SUMMED = frozenset(
+    (Kind.FACT, Kind.STEP, Kind.OOM, Kind.MARK, Kind.PHASE, Kind.SEGMENT, Kind.BLOCK)
+)
+# Replaced by sums only if events come faster than they can be written, not when they are old.
+KEPT_WHEN_OLD = NEVER_SUMMED | {
+    Kind.ALLOCATOR_FLUSH,
+    Kind.ALLOC_RETRY,
+    Kind.MODULE_LOAD,
+    Kind.DROPPED,
+    Kind.KV_BLOCK_ALLOC,
+    Kind.KV_BLOCK_FREE,
+    Kind.PREFIX_HIT,
+    Kind.PREFIX_EVICT,
+    Kind.KV_SWAP,
+    Kind.REQUEST_SUBMIT,
+    Kind.REQUEST_ADMIT,
+    Kind.REQUEST_FINISH,
+    Kind.REQUEST_REJECT,
+    Kind.REQUEST_PREEMPT,
+}
+
 KINDS = tuple(kind.name.lower() for kind in Kind)
 """Names of the kinds as files and screens have them, by number."""
 

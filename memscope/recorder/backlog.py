@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from memscope.events import KINDS, Kind
+from memscope.events import KINDS, NEVER_SUMMED, Kind
 from memscope.recorder.rows import Row, make_row
-
-# Rows that are never replaced by sums: they are rare, and a view without them would be wrong.
-KEPT = frozenset((Kind.FACT, Kind.STEP, Kind.OOM, Kind.MARK, Kind.PHASE, Kind.SEGMENT, Kind.BLOCK))
 
 
 class Backlog:
@@ -20,7 +17,7 @@ class Backlog:
         """Put sums in the place of ``rows`` from ``start`` on; others may append meanwhile."""
         excess, kept = rows[start:], []
         for row in excess:
-            if row[1] in KEPT:
+            if row[1] in NEVER_SUMMED:
                 kept.append(row)
             else:
                 self._add(row)

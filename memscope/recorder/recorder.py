@@ -21,10 +21,9 @@ from memscope.facts import Fact
 from memscope.recorder.active import push_active, remove_active
 from memscope.recorder.backlog import Backlog
 from memscope.recorder.emitter import Emitter
-from memscope.recorder.open_recorders import await_exit, open_recorders
 from memscope.recorder.output_file import check_writable
-from memscope.recorder.pin_signal import PinSignal
 from memscope.recorder.probe_list import Probe, ProbeList
+from memscope.recorder.process_hooks import PinSignal, await_exit, open_recorders
 from memscope.recorder.retention import DEFAULT_KEEP_LAST, parse_keep_last
 from memscope.recorder.rows import Row, make_emit
 from memscope.recorder.segments import Segments

@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from memscope.events import KINDS, Kind
-from memscope.recorder.backlog import KEPT
+from memscope.events import KEPT_WHEN_OLD, KINDS, Kind
 from memscope.recorder.rows import encode_rows, make_row
 
 Numbers = npt.NDArray[np.int64]
@@ -30,16 +29,7 @@ REASON = "old"
 MAX_LAYERS = 65_535
 
 _KEPT = np.zeros(256, dtype=bool)
-_KEPT[
-    [
-        *KEPT,
-        Kind.ALLOCATOR_FLUSH,
-        Kind.ALLOC_RETRY,
-        Kind.MODULE_LOAD,
-        Kind.DROPPED,
-        *range(Kind.KV_BLOCK_ALLOC, Kind.REQUEST_PREEMPT + 1),
-    ]
-] = True
+_KEPT[list(KEPT_WHEN_OLD)] = True
 _CALLS = (Kind.DEVICE_MALLOC, Kind.DEVICE_FREE)
 _MOVES = (Kind.UPLOAD, Kind.LAYER, Kind.EVICT)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from memscope.events import Kind
 from memscope.facts import DeviceFact, Fact
-from memscope.probes.cupti.growth import Growth
 from memscope.probes.cupti.library import CuptiLibrary
 from memscope.probes.cupti.outside import Outside, Ranges
 from memscope.probes.cupti.records import Allocation
@@ -17,6 +17,34 @@ from memscope.probes.torch.allocator_map import without_inductor
 from memscope.recorder.recorder import Recorder
 
 GROWTH_SHARE = 0.01  # of the time, for readings of what the process holds
+
+
+@dataclass(slots=True)
+class Growth:
+    """What a process holds that no call accounts for, and how it grew while code was loaded.
+
+    ``base_bytes``: at the first reading, the context and what the driver had loaded by then.
+    """
+
+    base_bytes: int | None = None
+    modules_bytes: int = 0
+    _last_bytes: int = 0
+    _last_loads: int = 0
+
+    def add(self, unaccounted_bytes: int, loads_before: int, loads_after: int) -> int:
+        """Add a reading and the number of loads before and after it; the bytes that code took.
+
+        Growth without any load stays unexplained.
+        """
+        grown = 0
+        if self.base_bytes is None:
+            self.base_bytes = unaccounted_bytes
+        elif loads_after > self._last_loads:
+            before = self.modules_bytes
+            self.modules_bytes = max(before + unaccounted_bytes - self._last_bytes, 0)
+            grown = self.modules_bytes - before
+        self._last_bytes, self._last_loads = unaccounted_bytes, loads_before
+        return grown
 
 
 class CuptiReading:

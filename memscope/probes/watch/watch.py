@@ -17,6 +17,7 @@ from memscope.probes.pace import LAYER_SHARE, StepPace, TimePace
 from memscope.probes.torch.allocator import cuda_torch
 from memscope.probes.watch.kv_cache import follow_caches, unfollow_caches
 from memscope.probes.watch.layer_reader import Counters, CudaCounters, LayerReader, emit_readings
+from memscope.probes.watch.model_bytes import ModelSampler
 from memscope.probes.watch.model_layers import (
     DEFAULT_LAYERS,
     Layer,
@@ -25,7 +26,6 @@ from memscope.probes.watch.model_layers import (
     follow_calls,
     is_compiled_whole,
 )
-from memscope.probes.watch.model_sampler import ModelSampler
 from memscope.recorder.active import active_recorder
 from memscope.recorder.recorder import Recorder
 

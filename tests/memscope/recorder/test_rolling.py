@@ -276,10 +276,10 @@ def test_a_recorder_adds_no_thread_of_the_system_at_a_fork(tmp_path: Path) -> No
         "count = lambda: len(os.listdir('/proc/self/task'))\n"
         "seen, before = [], count()\n"
         "os.register_at_fork(before=lambda: seen.append(count()))\n"
-        "import memscope, memscope.recorder.open_recorders as open_recorders\n"
+        "import memscope, memscope.recorder.process_hooks as process_hooks\n"
         "import memscope.recorder.retention as retention, memscope.recorder.recorder as writer\n"
         "retention.LEAST_BYTES, writer.FLUSH_ROWS = 1 << 15, 256\n"
-        "open_recorders.EXIT_SECONDS = writer.FORK_SECONDS = 30.0\n"  # however late its thread is
+        "process_hooks.EXIT_SECONDS = writer.FORK_SECONDS = 30.0\n"  # however late its thread is
         "recorder = memscope.record(sys.argv[1], keep_last='256KiB')\n"
         "for number in range(12000):\n"
         "    recorder.emit(4, number // 100, 1, os.urandom(16).hex(), number)\n"
