@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.timeline.readings import Held, own_calls
+from memscope.analysis.timeline.readings import MAX_BYTES, Held, own_calls
 from memscope.analysis.timeline.series import Series, SeriesBuilder
 from memscope.events import Kind
 
 if TYPE_CHECKING:
+    from memscope.analysis.timeline.samples import Samples
     from memscope.analysis.timeline.sums import Sums
     from memscope.reader.scanner import Batch
 
@@ -68,26 +69,26 @@ class CounterFold:
         """Go on from what driver calls held as a segment began."""
         self._raw_bytes = sum(size for size, _ in held.values())
 
-    def add(self, batch: Batch, sums: Sums) -> None:
-        """Fold one batch."""
-        rows, reading_name, values = _readings(batch)
+    def add(self, batch: Batch, samples: Samples, sums: Sums) -> None:
+        """Fold one batch and its readings."""
+        number = samples.number(_READINGS)
+        is_wanted = (number >= 0) & (samples.bytes >= 0)
+        number, samples = number[is_wanted], samples.where(is_wanted)
         ends = batch.where(Kind.STEP)
-        raw = self._follow_raw(batch, sums, rows)
-        devices = batch["device"][rows]
-        for device in np.unique(devices).tolist():
+        raw = self._follow_raw(batch, sums, samples.rows)
+        is_step_end = (samples.step >= 0) & (samples.layer < 0)
+        for device in np.unique(samples.device).tolist():
             if device not in self._streams and len(self._streams) < MAX_DEVICES:
                 self._streams[device] = _Stream()
+        values = np.minimum(samples.bytes, MAX_BYTES)
         for device, stream in self._streams.items():
-            mine = np.flatnonzero(devices == device)
+            mine = np.flatnonzero(samples.device == device)
             stream.is_thinned = batch.is_thinned
-            times = batch["t_ns"][rows[mine]]
-            is_step_end = (batch["step"] >= 0) & (batch["layer"] < 0)
-            stream.add(times, reading_name[mine], values[mine], raw[mine], is_step_end[rows[mine]])
-            is_allocated = reading_name[mine] == ALLOCATED
-            levels = values[mine][is_allocated]
+            stream.add(samples.t_ns[mine], number[mine], values[mine], raw[mine], is_step_end[mine])
             if batch.is_thinned:
                 continue
-            stream.swing.add(rows[mine][is_allocated], levels, ends, batch["t_ns"][ends])
+            levels = mine[number[mine] == ALLOCATED]
+            stream.swing.add(samples.rows[levels], values[levels], ends, batch["t_ns"][ends])
 
     @property
     def devices(self) -> dict[int, DeviceCounters]:
@@ -105,17 +106,6 @@ class CounterFold:
         level = np.concatenate(([self._raw_bytes], self._raw_bytes + np.cumsum(changes)))
         self._raw_bytes = int(level[-1])
         return np.asarray(level[np.searchsorted(calls, rows)])
-
-
-def _readings(batch: Batch) -> tuple[Numbers, Numbers, Numbers]:
-    """Rows, readings and bytes of the samples that are folded here."""
-    rows = batch.where(Kind.SAMPLE)
-    codes, names = batch.names
-    known = np.array([_READINGS.get(name, -1) for name in names] + [-1])
-    reading_name = known[codes[rows]]
-    sizes = batch["bytes"][rows]
-    is_wanted = (reading_name >= 0) & (sizes >= 0)
-    return rows[is_wanted], reading_name[is_wanted], np.minimum(sizes[is_wanted], 1 << 50)
 
 
 class _Stream:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from memscope.events import Kind
-
 if TYPE_CHECKING:
-    from memscope.reader.scanner import Batch
+    from memscope.analysis.timeline.samples import Samples
 
 Numbers = npt.NDArray[np.int64]
 
@@ -58,25 +56,23 @@ class LayerFold:
         self._register = np.full(MAX_LAYERS, -1, dtype=np.int64)
         self._raised = np.full(MAX_LAYERS, -1, dtype=np.int64)
 
-    def add(self, batch: Batch) -> None:
-        """Fold the readings within steps of one batch."""
-        if batch.is_thinned:  # without the readings at layers' boundaries
+    def add(self, samples: Samples, *, is_thinned: bool) -> None:
+        """Fold the readings of one batch. Thinned ones lack those at layers' boundaries."""
+        if is_thinned:
             self._last.clear()
             return
-        rows = batch.where(Kind.SAMPLE)
-        rows = rows[(batch["step"][rows] >= 0) & (batch["device"][rows] >= 0)]
-        if not len(rows):
+        number = samples.number(_READINGS)
+        is_inside = (samples.step >= 0) & (samples.device >= 0) & (samples.layer < MAX_LAYERS)
+        is_wanted = is_inside & (number >= 0) & (samples.bytes >= 0)
+        if not is_wanted.any():
             return
-        codes, names = batch.names
-        reading_name = np.array([_READINGS.get(name, -1) for name in names] + [-1])[codes[rows]]
-        layer = batch["layer"][rows]
-        is_wanted = (reading_name >= 0) & (layer < MAX_LAYERS) & (batch["bytes"][rows] >= 0)
-        key = batch["device"][rows].astype(np.int64) * len(_READINGS) + reading_name
-        for each in np.unique(key[is_wanted]).tolist():
+        number, samples = number[is_wanted], samples.where(is_wanted)
+        key = samples.device.astype(np.int64) * len(_READINGS) + number
+        for each in np.unique(key).tolist():
             device, which = divmod(each, len(_READINGS))
             if device < MAX_DEVICES:
-                mine = rows[is_wanted & (key == each)]
-                self._follow(device, which, *(batch[name][mine] for name in _COLUMNS))
+                mine = samples.where(key == each)
+                self._follow(device, which, mine.step, mine.layer, mine.bytes)
 
     def layers(self, names: Any, *, are_peaks_reset: bool) -> tuple[LayerMemory, ...]:
         """Every layer that was read. ``names``: as the fact ``watch`` has them."""
@@ -119,6 +115,3 @@ class LayerFold:
             peak_bytes=raised if raised >= 0 and not are_peaks_reset else register,
             is_upper_bound=not is_known,
         )
-
-
-_COLUMNS = ("step", "layer", "bytes")

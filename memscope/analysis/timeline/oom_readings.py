@@ -17,6 +17,7 @@ from memscope.text import clean
 
 if TYPE_CHECKING:
     from memscope.analysis.timeline.readings import Readings
+    from memscope.analysis.timeline.samples import Samples
     from memscope.reader.scanner import Batch
 
 READINGS = (
@@ -97,8 +98,11 @@ class OomReadings:
         self.last: ReadingsBefore | None = None
         self._others: dict[int, tuple[OtherProcess, ...]] = {}
 
-    def add(self, batch: Batch, before: Readings, most: int) -> None:
-        """Take ``batch``. ``before``: readings ahead of it; ``most``: errors still to be kept."""
+    def add(self, batch: Batch, samples: Samples, before: Readings, most: int) -> None:
+        """Take ``batch`` and its ``samples``.
+
+        ``before``: readings ahead of it; ``most``: errors still to be kept.
+        """
         told = [*_told_others(batch)]
         row = _last_error(batch, most)
         if row is not None:
@@ -106,7 +110,7 @@ class OomReadings:
             others = self._others | {
                 device: listed for at_ns, device, listed in told if at_ns <= t_ns
             }
-            self.last = ReadingsBefore(t_ns, _readings_until(t_ns, batch, before), others)
+            self.last = ReadingsBefore(t_ns, _readings_until(t_ns, samples, before), others)
         self._others |= {device: listed for _, device, listed in told}
 
 
@@ -119,25 +123,24 @@ def _is_of_request(data: object) -> bool:
     return isinstance(data, Mapping) and data.get("scope") == "request"
 
 
-def _readings_until(t_ns: int, batch: Batch, before: Readings) -> dict[tuple[str, int], Reading]:
+def _readings_until(
+    t_ns: int, samples: Samples, before: Readings
+) -> dict[tuple[str, int], Reading]:
     found = {
         (reading_name, device): reading
         for reading_name in READINGS
         for device in before.devices[:MAX_DEVICES]
         if (reading := before.latest(reading_name, device)) is not None and reading.t_ns <= t_ns
     }
-    rows = batch.where(Kind.SAMPLE)
-    rows = rows[(batch["t_ns"][rows] <= t_ns) & (batch["bytes"][rows] >= 0)]
-    rows = rows[batch["device"][rows] >= 0]
-    codes, names = batch.names
-    for reading_name in READINGS:
-        mine = rows[codes[rows] == names.index(reading_name)] if reading_name in names else rows[:0]
-        devices = batch["device"][mine]
-        for device in np.unique(devices).tolist()[:MAX_DEVICES]:
-            last = mine[devices == device][-1]
-            found[reading_name, device] = Reading(
-                int(batch["t_ns"][last]), float(batch["bytes"][last])
-            )
+    number = samples.number({name: index for index, name in enumerate(READINGS)})
+    is_known = (number >= 0) & (samples.t_ns <= t_ns) & (samples.bytes >= 0) & (samples.device >= 0)
+    number, samples = number[is_known], samples.where(is_known)
+    for index, reading_name in enumerate(READINGS):
+        mine = samples.where(number == index)
+        for device in np.unique(mine.device).tolist()[:MAX_DEVICES]:
+            last = np.flatnonzero(mine.device == device)[-1]
+            reading = Reading(int(mine.t_ns[last]), float(mine.bytes[last]))
+            found[reading_name, device] = reading
     return found
 
 

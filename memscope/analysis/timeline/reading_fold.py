@@ -13,6 +13,7 @@ from memscope.analysis.timeline.sketch import Sketch
 from memscope.events import Kind
 
 if TYPE_CHECKING:
+    from memscope.analysis.timeline.samples import Samples
     from memscope.reader.scanner import Batch
 
 MAX_SERIES = 512  # times devices
@@ -59,9 +60,11 @@ class ReadingFold:
             if name == reading_name
         }
 
-    def fold(self, batch: Batch, start: int, stop: int, warmup_steps: int) -> None:
-        """Take the rows ``start`` to ``stop`` of ``batch``."""
-        rows, taken = self._take(batch, start, stop)
+    def fold(
+        self, batch: Batch, samples: Samples, start: int, stop: int, warmup_steps: int
+    ) -> None:
+        """Take the rows ``start`` to ``stop`` of ``batch``. ``samples``: the readings there."""
+        rows, taken = self._take(samples.where(samples.is_reading))
         if batch.is_thinned:  # what is left was chosen for being the most or the least
             rows, taken = rows[:0], taken.where(slice(0, 0))
         if not self._ended:
@@ -87,30 +90,25 @@ class ReadingFold:
             waiting = waiting.where(slice(-MAX_WAITING // 2, None))
         self._waiting = waiting
 
-    def _take(self, batch: Batch, start: int, stop: int) -> tuple[Numbers, _Rows]:
-        """Rows of readings with what they read; one with neither bytes nor value is none."""
-        rows = np.flatnonzero(batch["kind"][start:stop] == Kind.SAMPLE) + start
-        codes, names = batch.names
-        sizes = batch["bytes"][rows]
-        values = np.where(sizes >= 0, sizes, batch["value"][rows])
-        rows = rows[np.isfinite(values) & (codes[rows] >= 0)]
-        sizes = batch["bytes"][rows]
-        values = np.where(sizes >= 0, sizes, batch["value"][rows])
-        which = self._which(codes[rows], names, batch["device"][rows])
+    def _take(self, samples: Samples) -> tuple[Numbers, _Rows]:
+        """Rows of readings with what they read."""
+        which = self._which(samples)
         is_kept = which >= 0
-        rows, which, values = rows[is_kept], which[is_kept], values[is_kept]
-        t_ns = batch["t_ns"][rows]
+        samples, which = samples.where(is_kept), which[is_kept]
         order = np.argsort(which, kind="stable")
         parts = np.split(order, np.flatnonzero(np.diff(which[order])) + 1) if len(order) else []
         for part in parts:
-            self._order[which[part[0]]].series.add(t_ns[part], values[part])
-        return rows, _Rows(which, t_ns, values)
+            series = self._order[which[part[0]]].series
+            series.add(samples.t_ns[part], samples.values[part])
+        return samples.rows, _Rows(which, samples.t_ns, samples.values)
 
-    def _which(self, codes: npt.NDArray[np.int32], names: list[str], devices: Numbers) -> Numbers:
+    def _which(self, samples: Samples) -> Numbers:
         """The number of each reading's name and device; −1 past the bound."""
-        keys = codes.astype(np.int64) * DEVICES + np.maximum(devices, -1) + 1
+        keys = samples.codes.astype(np.int64) * DEVICES + np.maximum(samples.device, -1) + 1
         found, which = np.unique(keys, return_inverse=True)
-        numbers = [self._number(names[key // DEVICES], key % DEVICES - 1) for key in found.tolist()]
+        numbers = [
+            self._number(samples.names[key // DEVICES], key % DEVICES - 1) for key in found.tolist()
+        ]
         return np.array(numbers, dtype=np.int64)[which.reshape(-1)]
 
     def _number(self, reading_name: str, device: int) -> int:

@@ -12,6 +12,7 @@ from memscope.analysis.timeline.series import Series, SeriesBuilder
 from memscope.events import Kind
 
 if TYPE_CHECKING:
+    from memscope.analysis.timeline.samples import Samples
     from memscope.analysis.timeline.sums import Sums
     from memscope.reader.scanner import Batch
 
@@ -44,28 +45,23 @@ class Readings:
         self._by_device: dict[tuple[str, int], SeriesBuilder] = {}
         self.ignored_rows = 0
 
-    def add(self, batch: Batch) -> None:
-        """Take the samples of ``batch``; one with neither bytes nor value is no reading."""
-        rows = batch.where(Kind.SAMPLE)
-        if not len(rows):
+    def add(self, samples: Samples) -> None:
+        """Take the readings of one batch; one with neither bytes nor value is none."""
+        samples = samples.where(samples.is_reading)
+        if not len(samples):
             return
-        codes, names = batch.names
-        sizes = batch["bytes"][rows]
-        values = np.where(sizes >= 0, sizes, batch["value"][rows])
-        is_reading = np.isfinite(values) & (codes[rows] >= 0)
-        if not is_reading.any():
-            return
-        rows, values = rows[is_reading], values[is_reading]
-        codes = codes[rows]
-        order = np.argsort(codes, kind="stable")
-        found, starts = np.unique(codes[order], return_index=True)
-        for code, part in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
-            builder = self._builder(names[code])
+        order = np.argsort(samples.codes, kind="stable")
+        codes, starts = np.unique(samples.codes[order], return_index=True)
+        for code, part in zip(codes.tolist(), np.split(order, starts[1:]), strict=True):
+            name = samples.names[code]
+            builder = self._builder(name)
             if builder is None:
                 self.ignored_rows += len(part)
                 continue
-            builder.add(batch["t_ns"][rows[part]], values[part])
-            self._keep_by_device(names[code], batch, rows[part], values[part])
+            builder.add(samples.t_ns[part], samples.values[part])
+            self._keep_by_device(
+                name, samples.device[part], samples.t_ns[part], samples.values[part]
+            )
 
     def device_series(self, reading_name: str) -> dict[int, Series]:
         """Device → its readings of one of the names ``BY_DEVICE``, in the order of devices."""
@@ -85,17 +81,15 @@ class Readings:
         return tuple(sorted({device for _, device in self._latest if device >= 0}))
 
     def _keep_by_device(
-        self, reading_name: str, batch: Batch, rows: npt.NDArray[np.int64], values: npt.NDArray[Any]
+        self, reading_name: str, devices: Numbers, t_ns: Numbers, values: npt.NDArray[Any]
     ) -> None:
-        devices = batch["device"][rows]
         for device in np.unique(devices).tolist():
             mine = np.flatnonzero(devices == device)
             if reading_name in BY_DEVICE:
-                self._add_by_device(reading_name, device, batch["t_ns"][rows[mine]], values[mine])
+                self._add_by_device(reading_name, device, t_ns[mine], values[mine])
             last = mine[-1]
             if (reading_name, device) in self._latest or len(self._latest) < MAX_LATEST:
-                reading = Reading(int(batch["t_ns"][rows[last]]), float(values[last]))
-                self._latest[reading_name, device] = reading
+                self._latest[reading_name, device] = Reading(int(t_ns[last]), float(values[last]))
 
     def _add_by_device(
         self, reading_name: str, device: int, t_ns: npt.NDArray[np.int64], values: npt.NDArray[Any]

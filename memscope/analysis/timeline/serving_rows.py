@@ -11,6 +11,7 @@ from memscope.analysis.timeline.series import Series, SeriesBuilder
 from memscope.events import Kind
 
 if TYPE_CHECKING:
+    from memscope.analysis.timeline.samples import Samples
     from memscope.reader.scanner import Batch
 
 MAX_LOST = 1 << 20
@@ -47,11 +48,11 @@ class ServingRows:
         """Unused slots for each block held, over time."""
         return self._unused.series()
 
-    def add(self, batch: Batch) -> None:
-        """Fold one batch."""
+    def add(self, batch: Batch, samples: Samples) -> None:
+        """Fold one batch and its readings."""
         kind = batch["kind"]
         self._follow_blocks(batch, kind)
-        self._pair_readings(batch)
+        self._pair_readings(samples)
         ends = (kind == Kind.OOM) | (kind == Kind.REQUEST_REJECT)
         for row in np.flatnonzero(ends | (kind == Kind.REQUEST_FINISH)).tolist():
             data = batch.data(row)
@@ -77,18 +78,17 @@ class ServingRows:
         self.held_blocks = int(level[-1])
         self.peak_blocks = max(self.peak_blocks, int(level.max()))
 
-    def _pair_readings(self, batch: Batch) -> None:
-        codes, names = batch.names
-        if UNUSED not in names and HELD not in names:
+    def _pair_readings(self, samples: Samples) -> None:
+        if UNUSED not in samples.names and HELD not in samples.names:
             return
-        number = [names.index(name) if name in names else -2 for name in (HELD, UNUSED)]
-        rows = batch.where(Kind.SAMPLE)
-        rows = rows[np.isin(codes[rows], number) & np.isfinite(batch["value"][rows])]
-        is_held, values = codes[rows] == number[0], batch["value"][rows]
-        last = np.maximum.accumulate(np.where(is_held, np.arange(len(rows)), -1))
-        held = np.where(last >= 0, values[last], self._held_reading)
-        known = ~is_held & (held > 0)
-        if known.any():
-            self._unused.add(batch["t_ns"][rows[known]], values[known] / held[known])
-        if len(rows):
-            self._held_reading = float(held[-1])
+        number = samples.number({HELD: 0, UNUSED: 1})
+        is_wanted = (number >= 0) & (samples.bytes < 0) & np.isfinite(samples.values)
+        samples, is_held = samples.where(is_wanted), number[is_wanted] == 0
+        if not len(samples):
+            return
+        last = np.maximum.accumulate(np.where(is_held, np.arange(len(samples)), -1))
+        held = np.where(last >= 0, samples.values[last], self._held_reading)
+        known = np.flatnonzero(~is_held & (held > 0))
+        if len(known):
+            self._unused.add(samples.t_ns[known], samples.values[known] / held[known])
+        self._held_reading = float(held[-1])

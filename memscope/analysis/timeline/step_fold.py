@@ -25,6 +25,7 @@ from memscope.analysis.timeline.window import EVICTED, MAX_LAYERS, RAN, UPLOADED
 from memscope.events import KINDS, Kind
 
 if TYPE_CHECKING:
+    from memscope.analysis.timeline.samples import Samples
     from memscope.reader.scanner import Batch
 
 MAX_WAITING_ROWS = 1 << 20
@@ -138,9 +139,11 @@ class StepFold:
         names = sorted(self._geometries.items())
         return tuple(Geometry(name, *counts[index]) for name, index in names)
 
-    def fold(self, batch: Batch, start: int, stop: int, settings: StepSettings) -> None:
-        """Take the rows ``start`` to ``stop`` of ``batch``."""
-        rows = self._collect(batch, start, stop)
+    def fold(
+        self, batch: Batch, samples: Samples, start: int, stop: int, settings: StepSettings
+    ) -> None:
+        """Take the rows ``start`` to ``stop`` of ``batch``. ``samples``: the readings there."""
+        rows = self._collect(batch, samples, start, stop)
         ends = np.flatnonzero(batch["kind"][start:stop] == Kind.STEP) + start
         if not len(ends):
             rows[POSITION] = BEFORE
@@ -166,12 +169,12 @@ class StepFold:
             window.fold(_moves(rows, which, np.zeros_like(which)), 1, head=None)
         return window
 
-    def _collect(self, batch: Batch, start: int, stop: int) -> Numbers:
+    def _collect(self, batch: Batch, samples: Samples, start: int, stop: int) -> Numbers:
         """What of ``batch`` belongs to steps."""
         kind = batch["kind"][start:stop].view(np.uint8)
         is_of_library = _IS_CALL[kind] & (batch["device"][start:stop] >= 0)  # by CUPTI
         is_wanted = _IS_OF_STEP[kind] & ~is_of_library
-        named = self._names(batch, start, stop, kind)
+        named = self._names(batch, samples, start, kind)
         if named is not None:
             is_wanted |= (kind == Kind.SAMPLE) & (named >= 0)
         rows = np.flatnonzero(is_wanted)
@@ -197,18 +200,17 @@ class StepFold:
         return rows[:, ~is_strange]
 
     def _names(
-        self, batch: Batch, start: int, stop: int, kind: npt.NDArray[np.uint8]
+        self, batch: Batch, samples: Samples, start: int, kind: npt.NDArray[np.uint8]
     ) -> Numbers | None:
         """For each row the number of its geometry or step reading, −1 where neither."""
-        pool, samples = np.flatnonzero(_IS_POOL[kind]), np.flatnonzero(kind == Kind.SAMPLE)
+        pool = np.flatnonzero(_IS_POOL[kind])
         if not (len(pool) or len(samples)):
             return None
         codes, names = batch.names
-        codes = codes[start:stop]
+        codes = codes[start : start + len(kind)]
         found = np.full(len(kind), -1)
-        reading_name = np.array([_READINGS.get(name, -1) for name in names] + [-1])
-        is_outside = batch["step"][start:stop][samples] < 0
-        found[samples] = np.where(is_outside, -1, reading_name[codes[samples]])
+        is_outside = samples.step < 0
+        found[samples.rows - start] = np.where(is_outside, -1, samples.number(_READINGS))
         geometry = np.full(len(names) + 1, -1)
         for code in np.flatnonzero(np.bincount(codes[pool] + 1)).tolist():
             geometry[code - 1] = self._geometry(names[code - 1] if code else "")

@@ -26,6 +26,7 @@ from memscope.analysis.timeline.rare_rows import (
 )
 from memscope.analysis.timeline.reading_fold import DeviceReadings, ReadingFold
 from memscope.analysis.timeline.readings import DriverBytes, Held, Reading, Readings, read_held
+from memscope.analysis.timeline.samples import Samples, decode_samples
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.serving_rows import ServingRows
 from memscope.analysis.timeline.step_fold import Geometry, StepFold, StepSettings, add_geometries
@@ -92,24 +93,25 @@ class Timeline:
             return
         self.last_ns = max(self.last_ns, int(batch["t_ns"].max()))
         self._kind_counts += np.bincount(batch["kind"].view(np.uint8), minlength=256)
+        samples = decode_samples(batch)
         start = 0
         for row in batch.where(Kind.FACT).tolist():
             if batch.name(row) in _TURNING:
-                self._fold_steps(batch, start, row)
+                self._fold_steps(batch, samples, start, row)
                 start = row
             self._rare.add_fact(batch, row, steps=self._steps.steps_ended)
             if batch.name(row) == Fact.SEGMENT:
                 self._restart(read_held(batch.data(row)))
-        self._fold_steps(batch, start, batch.rows)
-        self._oom_readings.add(batch, self._readings, MAX_KEPT - len(self._rare.ooms))
+        self._fold_steps(batch, samples, start, batch.rows)
+        self._oom_readings.add(batch, samples, self._readings, MAX_KEPT - len(self._rare.ooms))
         self._rare.add(batch)
-        self._readings.add(batch)
+        self._readings.add(samples)
         sums = read_sums(batch)
         self._sums.add(batch, sums, warmup_steps=self.warmup_steps, head=self.layers)
-        self._counters.add(batch, sums)
-        self.serving.add(batch)
+        self._counters.add(batch, samples, sums)
+        self.serving.add(batch, samples)
         self._flushes.add(batch)
-        self._layers.add(batch)
+        self._layers.add(samples, is_thinned=batch.is_thinned)
         self.driver.add(batch, sums)
         self.pool_driver.add(batch, sums)
 
@@ -118,10 +120,11 @@ class Timeline:
         for fold in (self.driver, self.pool_driver, self._counters):
             fold.restart(held)
 
-    def _fold_steps(self, batch: Batch, start: int, stop: int) -> None:
-        """The rows whose meaning hangs on the facts before them."""
-        self._steps.fold(batch, start, stop, self._settings)
-        self._reading_fold.fold(batch, start, stop, self.warmup_steps)
+    def _fold_steps(self, batch: Batch, samples: Samples, start: int, stop: int) -> None:
+        """The rows whose meaning depends on the facts before them."""
+        samples = samples.between(start, stop)
+        self._steps.fold(batch, samples, start, stop, self._settings)
+        self._reading_fold.fold(batch, samples, start, stop, self.warmup_steps)
 
     @property
     def facts(self) -> dict[str, Any]:
