@@ -1,4 +1,4 @@
-"""Hooks of a session in which some test is measured: record, judge, say what came of it."""
+"""Hooks around measured tests: record the body, judge it, report the result."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memscope.errors import MemscopeError
-from memscope.pytest_plugin import outcome, report
-from memscope.pytest_plugin.comparison import Comparison
+from memscope.pytest_plugin import report, result
 from memscope.pytest_plugin.folder import RecordingFolder
 from memscope.pytest_plugin.judgement import Judgement
-from memscope.pytest_plugin.marks import MARKER, Asked, read_markers
+from memscope.pytest_plugin.marks import MARKER, ItemSettings, read_markers
 from memscope.pytest_plugin.measurement import Measurement, describe_fault
+from memscope.pytest_plugin.session_baseline import SessionBaseline
 
 if TYPE_CHECKING:
     from memscope.pytest_plugin.options import Settings
@@ -25,9 +25,9 @@ measurement_key: pytest.StashKey[Measurement] = pytest.StashKey()
 
 
 class FixtureHooks:
-    """For tests with ``fixtures=True``: recording begins with their first own fixture.
+    """Starts recording a test with ``fixtures=True`` at its first function-scoped fixture.
 
-    pytest makes those of a wider scope before.
+    pytest runs fixtures of a wider scope before.
     """
 
     @pytest.hookimpl(tryfirst=True)
@@ -36,17 +36,17 @@ class FixtureHooks:
     ) -> None:
         if fixturedef.scope == "function":
             measurement = request.node.stash.get(measurement_key, None)
-            if measurement is not None and measurement.asked.fixtures:
+            if measurement is not None and measurement.settings.fixtures:
                 measurement.start()
 
 
 class MeasuredTests:
-    """Hooks around each test: a marked one, one with the fixture, or all of them."""
+    """Hooks around each test: marked, with the fixture, or any if every test has a limit."""
 
     def __init__(self, settings: Settings, plugins: pytest.PytestPluginManager) -> None:
         self._settings = settings
         self._plugins = plugins
-        self._comparison = Comparison(settings)
+        self._baseline = SessionBaseline(settings)
         self._folder = RecordingFolder(settings.output)
 
     def pytest_unconfigure(self) -> None:
@@ -57,7 +57,7 @@ class MeasuredTests:
         if earlier is not None:  # this is a rerun
             earlier.discard()
             del item.stash[measurement_key]
-            item.user_properties = outcome.without_ours(item.user_properties)
+            item.user_properties = result.without_ours(item.user_properties)
         is_marked = item.get_closest_marker(MARKER) is not None
         has_fixture = FIXTURE in getattr(item, "fixturenames", ())
         if is_marked or has_fixture or self._settings.limits:
@@ -70,7 +70,7 @@ class MeasuredTests:
             return (yield)
         measurement.start()
         try:
-            result = yield
+            returned = yield
             self._repeat(item, measurement)
         except BaseException as error:
             self._leave(item, measurement, error)
@@ -81,7 +81,7 @@ class MeasuredTests:
         else:
             measurement.stop()
             self._apply(item, measurement)
-        return result
+        return returned
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -95,29 +95,29 @@ class MeasuredTests:
             return made
         if measurement.skip_reason and call.when == "call":
             _place_skip(item, made, measurement.skip_reason)
-        if measurement.outcome is not None and (call.when == "call" or made.failed):
-            made.memscope = measurement.outcome  # type: ignore[attr-defined]
+        if measurement.result is not None and (call.when == "call" or made.failed):
+            made.memscope = measurement.result  # type: ignore[attr-defined]
         return made
 
     def _prepare(self, item: pytest.Item) -> Measurement:
-        """What is asked of a test. A mistake in a marker fails this test alone."""
-        asked, fault, mistake = Asked(is_marked=True), None, None
+        """Read the settings of a test. A mistake in a marker fails this test alone."""
+        settings, fault, mistake = ItemSettings(is_marked=True), None, None
         try:
-            asked = read_markers(item, self._settings)
-            self._comparison.open(asked)
+            settings = read_markers(item, self._settings)
+            self._baseline.open(settings)
         except MemscopeError as error:
             mistake = f"memscope: {error}"
-        except Exception as error:  # a fault of ours
+        except Exception as error:  # an error of ours
             fault = describe_fault(error)
         if mistake is not None:
             pytest.fail(mistake, pytrace=False)
-        if asked.fixtures and not self._plugins.has_plugin(_FIXTURE_HOOKS):
+        if settings.fixtures and not self._plugins.has_plugin(_FIXTURE_HOOKS):
             self._plugins.register(FixtureHooks(), _FIXTURE_HOOKS)
-        return Measurement(item.nodeid, asked, self._folder, fault=fault)
+        return Measurement(item.nodeid, settings, self._folder, fault=fault)
 
     def _repeat(self, item: pytest.Item, measurement: Measurement) -> None:
-        """Run the body again, with the same fixtures, each time into a recording of its own."""
-        for _ in range(measurement.asked.runs - 1):
+        """Run the body again with the same fixtures, each time into its own recording."""
+        for _ in range(measurement.settings.runs - 1):
             if _own_failure(item) is not None:
                 return
             measurement.stop()
@@ -125,7 +125,7 @@ class MeasuredTests:
             item.runtest()
 
     def _leave(self, item: pytest.Item, measurement: Measurement, error: BaseException) -> None:
-        """The body did not pass: its own outcome stands, and its recording helps to see why."""
+        """The body did not pass: pytest's outcome stands, and the recording is kept."""
         measurement.stop(is_last=True)
         if isinstance(error, pytest.skip.Exception) or not measurement.paths:
             measurement.discard()
@@ -136,11 +136,11 @@ class MeasuredTests:
         if report.is_memory_error(error):
             lines = [*report.describe_memory_error(path, error), *lines]
         item.add_report_section("call", MARKER, "\n".join(lines))
-        self._publish(item, measurement, Judgement(unmeasured="the test failed by itself"))
+        self._publish(item, measurement, Judgement(unmeasured="the test itself failed"))
 
     def _apply(self, item: pytest.Item, measurement: Measurement) -> None:
-        """Fail or skip a test whose body has passed, by what was measured."""
-        compare = partial(self._comparison.expect, item.nodeid, measurement.asked)
+        """Fail or skip a test whose body passed, according to its limits."""
+        compare = partial(self._baseline.expect, item.nodeid, measurement.settings)
         judgement = measurement.judge(compare)
         for line in judgement.warnings:
             item.warn(pytest.PytestWarning(f"memscope: {line}"))
@@ -167,26 +167,26 @@ class MeasuredTests:
             pytest.skip(reason)
 
     def _unmeasured(self, measurement: Measurement, judgement: Judgement) -> str | None:
-        """Why a limit that this test itself names could not be judged."""
-        if not measurement.asked.is_marked:
+        """Why a limit of the test's own marker could not be checked, or None."""
+        if not measurement.settings.is_marked:
             return None
         if self._settings.new_baseline and not judgement.verdicts and not judgement.unmeasured:
             return None
         return report.describe_unjudged(judgement)
 
     def _publish(self, item: pytest.Item, measurement: Measurement, judgement: Judgement) -> None:
-        measurement.outcome = outcome.make_outcome(measurement, judgement)
-        item.user_properties += outcome.junit_properties(measurement.outcome)
+        measurement.result = result.make_result(measurement, judgement)
+        item.user_properties += result.junit_properties(measurement.result)
 
 
 def _own_failure(item: pytest.Item) -> BaseException | None:
-    """What a unittest.TestCase failed or was skipped with: pytest keeps it, and raises nothing."""
+    """The failure or skip of a unittest.TestCase: pytest keeps it and raises nothing."""
     kept = getattr(item, "_excinfo", None)
     return kept[0].value if kept else None
 
 
 def _place_skip(item: pytest.Item, made: pytest.TestReport, reason: str) -> None:
-    """Give the test's place, not that of the skip in this file."""
+    """Report the skip at the test's own line, not at the one in this file."""
     if made.skipped:
         path, line, _ = item.reportinfo()
         made.longrepr = (str(path), (line or 0) + 1, f"Skipped: {reason}")

@@ -1,4 +1,4 @@
-"""What came of the limits of one test."""
+"""The verdicts on the limits of one test."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memscope.analysis.limits.limits import Outcome
+
 if TYPE_CHECKING:
     from memscope.analysis.limits.limits import Limit, Verdict
     from memscope.analysis.limits.machine_class import MachineClass
     from memscope.analysis.metrics.metric import Metric
     from memscope.analysis.timeline.timeline import Timeline
-    from memscope.pytest_plugin.comparison import Expectation
+    from memscope.pytest_plugin.session_baseline import Expectation
 
     Compare = Callable[[MachineClass], Expectation]
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """``own`` verdicts are on limits of the test, ``shared`` on those of the session.
+    """``own`` verdicts are on the test's limits, ``shared`` ones on those of the session.
 
-    ``metrics`` are medians over repetitions, ``values`` what each repetition had. ``missing`` says
-    what the baseline lacks, ``unmeasured`` why nothing could be judged at all.
+    ``metrics`` are medians over the repetitions, ``values`` the value of each repetition.
+    ``missing`` says what the baseline lacks, ``unmeasured`` why no limit could be checked.
     """
 
     own: tuple[Verdict, ...] = ()
@@ -40,25 +42,26 @@ class Judgement:
 
     @property
     def broken(self) -> tuple[Verdict, ...]:
-        return _only(self.verdicts, "fail")
+        return _only(self.verdicts, Outcome.FAIL)
 
     @property
     def near(self) -> tuple[Verdict, ...]:
-        """Within the limit, and past where it warns."""
-        return _only(self.verdicts, "warn")
+        """Verdicts within the limit but past its warning level."""
+        return _only(self.verdicts, Outcome.WARN)
 
     @property
     def unjudged(self) -> tuple[Verdict, ...]:
-        """What could not be measured; what does not apply as well, where nothing else was judged.
+        """Own limits that could not be measured.
 
-        A test that measured nothing has shown nothing.
+        If nothing else was checked, also those that do not apply: a test that measured nothing
+        has shown nothing.
         """
-        if _only(self.own, "pass", "warn", "fail"):
-            return _only(self.own, "not measured")
+        if _only(self.own, Outcome.PASS, Outcome.WARN, Outcome.FAIL):
+            return _only(self.own, Outcome.NOT_MEASURED)
         return self.own
 
     def typical_run(self, metric: str) -> int:
-        """The repetition whose value of ``metric`` is nearest to the median."""
+        """Index of the repetition whose value of ``metric`` is nearest to the median."""
         median, values = self.metrics[metric].value, self.values[metric]
         distance = {
             run: abs(value - median)
@@ -74,7 +77,7 @@ def judge_recordings(
     shared: tuple[Limit, ...],
     compare: Compare,
 ) -> Judgement:
-    """The verdicts on the median of what was measured. ``compare`` gives more own limits."""
+    """Judge the medians over ``paths``. ``compare`` adds own limits from the baseline."""
     from memscope.analysis.limits.machine_class import find_machine_class
     from memscope.analysis.metrics.measure import measure
     from memscope.analysis.metrics.median import median_metrics
@@ -97,7 +100,7 @@ def judge_recordings(
 
 
 def read_metrics(path: Path, limits: tuple[Limit, ...] = ()) -> dict[str, Metric]:
-    """Metrics of one recording, which may still be growing."""
+    """The metrics of one recording. It may still be growing."""
     from memscope.analysis.metrics.measure import measure
 
     return measure(_read(path), limits)
@@ -123,5 +126,5 @@ def _judge(metrics: Mapping[str, Metric], limits: tuple[Limit, ...]) -> tuple[Ve
     return tuple(verdict for verdict in judge(metrics, limits) if verdict.is_named)
 
 
-def _only(verdicts: tuple[Verdict, ...], *kinds: str) -> tuple[Verdict, ...]:
-    return tuple(verdict for verdict in verdicts if verdict.verdict in kinds)
+def _only(verdicts: tuple[Verdict, ...], *outcomes: Outcome) -> tuple[Verdict, ...]:
+    return tuple(verdict for verdict in verdicts if verdict.verdict in outcomes)

@@ -1,4 +1,4 @@
-"""What is asked of one test: by its markers, from the nearest outward, then by the session."""
+"""The settings of one test: from its markers, the nearest first, then from the session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memscope.errors import MemscopeError
 from memscope.pytest_plugin.options import Settings
-from memscope.pytest_plugin.places import marker_place
+from memscope.pytest_plugin.source_lines import marker_place
 
 if TYPE_CHECKING:
     import pytest
@@ -20,11 +20,11 @@ EXAMPLE = '@pytest.mark.memscope("memory.peak_bytes <= 2 GiB")'
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What one test is measured for.
+class ItemSettings:
+    """How one test is measured.
 
-    ``limits`` are its own: one that cannot be measured skips the test. ``shared`` are those of
-    the session. ``baseline`` None: compare with what a baseline file happens to have of the test.
+    ``limits`` are its own: the test is skipped if one cannot be measured. ``shared`` are those of
+    the session. ``baseline`` None means: compare if the baseline file has an entry for the test.
     """
 
     limits: tuple[Limit, ...] = ()
@@ -42,26 +42,27 @@ class Asked:
         return self.warmup + self.repeat
 
 
-def read_markers(item: pytest.Item, settings: Settings) -> Asked:
-    """What the markers of ``item`` ask. Raises MemscopeError that names the line."""
+def read_markers(item: pytest.Item, settings: Settings) -> ItemSettings:
+    """The settings from the markers of ``item``. Raises MemscopeError that names the line."""
     levels = list(_levels(item))
     if not levels:
-        return Asked(shared=settings.limits)
+        return ItemSettings(shared=settings.limits)
     from memscope.analysis.limits.limits import override
 
-    words = _read_words(item, levels)
+    arguments = _read_arguments(item, levels)
     limits: tuple[Limit, ...] = ()
     for markers in levels:
         limits = override(limits, _read_limits(item, markers))
-    if not words.get("fixtures"):
-        words = {"repeat": settings.repeat, "warmup": settings.warmup} | words
-    asked = Asked(limits, _left_of(settings.limits, limits), is_marked=True, **words)
-    _check(item, asked, settings)
-    return asked
+    if not arguments.get("fixtures"):
+        arguments = {"repeat": settings.repeat, "warmup": settings.warmup} | arguments
+    shared = override(limits, settings.limits)[len(limits) :]
+    measured = ItemSettings(limits, shared, is_marked=True, **arguments)
+    _check(item, measured, settings)
+    return measured
 
 
 def _levels(item: pytest.Item) -> Iterator[list[pytest.Mark]]:
-    """Markers by where they stand: parameters, the function, its class, its module ..."""
+    """The markers of parameters, then of the function, its class, its module and so on."""
     callspec = getattr(item, "callspec", None)
     of_parameters = [mark for mark in getattr(callspec, "marks", ()) if mark.name == MARKER]
     own = [mark for mark in item.own_markers if mark.name == MARKER]
@@ -76,60 +77,54 @@ def _levels(item: pytest.Item) -> Iterator[list[pytest.Mark]]:
 def _read_limits(item: pytest.Item, markers: list[pytest.Mark]) -> tuple[Limit, ...]:
     from memscope.analysis.limits.limits import parse_limit
 
-    found: list[Limit] = []
+    limits: list[Limit] = []
     for marker in markers:
         for text in marker.args:
             if not isinstance(text, str):
-                raise _wrong(item, repr(text), f"{text!r} is not a text.", f"Write {EXAMPLE}.")
+                raise _wrong(item, repr(text), f"{text!r} is not a string.", f"Write {EXAMPLE}.")
             try:
-                found.append(parse_limit(text))
+                limits.append(parse_limit(text))
             except MemscopeError as error:
                 raise _wrong(item, text, error.problem, error.next_step) from None
-    return tuple(found)
+    return tuple(limits)
 
 
-def _read_words(item: pytest.Item, levels: list[list[pytest.Mark]]) -> dict[str, Any]:
-    """Keywords of the markers; the nearest one that has a keyword decides."""
-    words: dict[str, Any] = {}
+def _read_arguments(item: pytest.Item, levels: list[list[pytest.Mark]]) -> dict[str, Any]:
+    """Keyword arguments of the markers; the nearest marker that has one decides."""
+    arguments: dict[str, Any] = {}
     for marker in (marker for level in levels for marker in level):
-        for word, value in marker.kwargs.items():
-            if word not in _WORDS:
-                known = ", ".join(_WORDS)
-                raise _wrong(item, word, f"the marker takes no {word}.", f"It takes {known}.")
-            read, wanted = _WORDS[word]
+        for name, value in marker.kwargs.items():
+            if name not in _ARGUMENTS:
+                known = ", ".join(_ARGUMENTS)
+                raise _wrong(item, name, f"the marker takes no {name}.", f"It takes {known}.")
+            read, wanted = _ARGUMENTS[name]
             try:
-                words.setdefault(word, read(value))
+                arguments.setdefault(name, read(value))
             except (TypeError, ValueError):
                 raise _wrong(
-                    item, word, f"{word}={value!r} is not {wanted}.", f"Write {word}={wanted}."
+                    item, name, f"{name}={value!r} is not {wanted}.", f"Write {name}={wanted}."
                 ) from None
-    return words
+    return arguments
 
 
-def _check(item: pytest.Item, asked: Asked, settings: Settings) -> None:
-    if asked.fixtures and asked.runs > 1:
+def _check(item: pytest.Item, measured: ItemSettings, settings: Settings) -> None:
+    if measured.fixtures and measured.runs > 1:
         raise _wrong(
             item,
             "fixtures",
-            "fixtures=True does not go with repeat or warmup: fixtures are made once.",
-            "Leave one of them out.",
+            "fixtures=True cannot be combined with repeat or warmup: fixtures run only once.",
+            "Remove one of them.",
         )
     is_compared = settings.baseline is not None or settings.new_baseline is not None
-    if asked.baseline and not is_compared:
+    if measured.baseline and not is_compared:
         raise _wrong(
             item,
             "baseline",
-            "baseline=True, and no baseline file is named.",
+            "baseline=True needs a baseline file.",
             'Name one: --memscope-baseline FILE, or baseline = "FILE" in [tool.memscope].',
         )
-    if not (asked.limits or asked.shared or (is_compared and asked.baseline is not False)):
+    if not (measured.limits or measured.shared or (is_compared and measured.baseline is not False)):
         raise _wrong(item, MARKER, "the marker names no limit.", f"Write {EXAMPLE}.")
-
-
-def _left_of(shared: tuple[Limit, ...], own: tuple[Limit, ...]) -> tuple[Limit, ...]:
-    from memscope.analysis.limits.limits import override
-
-    return override(own, shared)[len(own) :]
 
 
 def _wrong(item: pytest.Item, text: str, problem: str, next_step: str) -> MemscopeError:
@@ -160,10 +155,10 @@ def _share(value: Any) -> float:
         raise ValueError(value) from error
 
 
-_WORDS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "repeat": (_count(1), "a number from 1"),
-    "warmup": (_count(0), "a number from 0"),
+_ARGUMENTS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "repeat": (_count(1), "a whole number from 1"),
+    "warmup": (_count(0), "a whole number from 0"),
     "fixtures": (_flag, "True or False"),
     "baseline": (_flag, "True or False"),
-    "tolerance": (_share, 'a share such as "5%"'),
+    "tolerance": (_share, 'a share like "5%"'),
 }

@@ -1,16 +1,16 @@
-"""The recordings of one test: one for each time that its body runs."""
+"""The recordings of one test: one for each run of its body."""
 
 from __future__ import annotations
 
 import contextlib
 import platform
+import sys
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from memscope.errors import MemscopeError
 from memscope.facts import Fact
-from memscope.pytest_plugin.allocator import forget_peaks, read_last
 from memscope.pytest_plugin.folder import RecordingFolder, remove
 from memscope.pytest_plugin.judgement import Judgement, judge_recordings, read_metrics
 
@@ -20,26 +20,31 @@ if TYPE_CHECKING:
     from memscope.analysis.limits.limits import Limit
     from memscope.analysis.metrics.metric import Metric
     from memscope.pytest_plugin.judgement import Compare
-    from memscope.pytest_plugin.marks import Asked
+    from memscope.pytest_plugin.marks import ItemSettings
     from memscope.recorder.recorder import Recorder
 
 FLUSH_SECONDS = 60.0  # metrics of a half-written recording would be wrong
 
 
 class Measurement:
-    """Records while a test's body runs. A fault of ours becomes a reason, never an exception."""
+    """Records while a test's body runs. Our own errors go into ``fault``, never into the test."""
 
     def __init__(
-        self, test: str, asked: Asked, folder: RecordingFolder, *, fault: str | None = None
+        self,
+        test: str,
+        settings: ItemSettings,
+        folder: RecordingFolder,
+        *,
+        fault: str | None = None,
     ) -> None:
-        """``fault``: why nothing can be recorded from the start."""
+        """``fault`` says why recording is impossible from the start."""
         self.test = test
-        self.asked = asked
+        self.settings = settings
         self.skip_reason: str | None = None
-        self.outcome: dict[str, Any] | None = None  # once the test has run
+        self.result: dict[str, Any] | None = None  # set once the test has run
         self.fault = fault
         self.runs = 0
-        self.paths: list[Path] = []  # of the repetitions that count
+        self.paths: list[Path] = []  # without warm-up runs
         self._folder = folder
         self._recorder: Recorder | None = None
 
@@ -50,21 +55,21 @@ class Measurement:
 
     @property
     def path(self) -> Path | None:
-        """The open recording, else the last one."""
+        """The open recording, or the last one, or None."""
         if self._recorder is not None:
             return self._recorder.path
         return self.paths[-1] if self.paths else None
 
     def start(self) -> None:
-        """Open the next recording and make it the active one."""
+        """Open the next recording and make it the active one. Does nothing if one is open."""
         if self.fault or self._recorder is not None:
             return
         try:
             from memscope.launch.record import record
 
-            run = self.runs + 1 if self.asked.runs > 1 else None
+            run = self.runs + 1 if self.settings.runs > 1 else None
             path = self._folder.path_for(self.test, run)
-            forget_peaks()
+            _reset_peaks()
             self._recorder = record(path, force=True).__enter__()
             self.runs += 1
             self._recorder.fact(Fact.TEST, {"id": self.test, "run": self.runs})
@@ -73,41 +78,43 @@ class Measurement:
             self.fault = describe_fault(error)
 
     def stop(self, *, is_last: bool = False) -> None:
-        """Close the recording; that of a warm-up is removed, unless the test ends with it."""
+        """Close the recording. A warm-up's is removed, unless the test ends with it."""
         recorder, self._recorder = self._recorder, None
         if recorder is None:
             return
         try:
-            read_last(recorder)
+            _read_counters(recorder)
         except Exception as error:
             self.fault = describe_fault(error)
-        try:  # which samples once more: a short body has a reading of each
+        try:  # closing samples once more, so that even a short body has every reading
             recorder.__exit__(None, None, None)
         except Exception as error:
             self.fault = describe_fault(error)
         self.fault = self.fault or recorder.stopped
-        if is_last or self.runs > self.asked.warmup:
+        if is_last or self.runs > self.settings.warmup:
             self.paths.append(recorder.path)
         else:
             remove(recorder.path)
 
     def metrics_now(self, limit: Limit) -> dict[str, Metric]:
-        """Metrics of what has been recorded until now. Raises MemscopeError where that is none."""
+        """Metrics of what has been recorded so far. Raises MemscopeError if nothing has."""
         recorder = self._recorder
         if recorder is not None:
-            read_last(recorder)
+            _read_counters(recorder)
             recorder.flush(FLUSH_SECONDS)
             self.fault = self.fault or recorder.stopped
         if self.fault or recorder is None:
-            raise MemscopeError(self.fault or "nothing is recorded outside of the test's body")
+            raise MemscopeError(self.fault or "nothing is recorded outside the test's body")
         return read_metrics(recorder.path, (limit,))
 
     def judge(self, compare: Compare) -> Judgement:
-        """The verdicts on stopped recordings. ``compare`` gives more limits of the test's own."""
+        """Verdicts on the closed recordings. ``compare`` adds limits from the baseline."""
         if self.fault or not self.paths:
             return Judgement(unmeasured=self.fault or "nothing was recorded")
-        own, shared = self.asked.limits, self.asked.shared
-        if self.asked.is_marked and not own:  # the marker asked for those of the session
+        own, shared = self.settings.limits, self.settings.shared
+        if (
+            self.settings.is_marked and not own
+        ):  # a bare marker takes the session's limits as its own
             own, shared = shared, ()
         try:
             return judge_recordings(self.paths, own, shared, compare)
@@ -115,19 +122,50 @@ class Measurement:
             return Judgement(unmeasured=describe_fault(error))
 
     def keep_only(self, path: Path) -> None:
-        """Remove the recordings of other repetitions, unless all are to stay."""
+        """Remove the recordings of other repetitions, unless all are kept (--memscope-output)."""
         if self._folder.discard(other for other in self.paths if other != path):
             self.paths = [path]
 
     def discard(self) -> None:
-        """Remove the recordings of a test that needs no second look, unless all are to stay."""
+        """Remove the recordings of a passed test, unless all are kept (--memscope-output)."""
         if self._folder.discard(self.paths):
             self.paths = []
 
 
+def _reset_peaks() -> None:
+    """Empty torch's cache and reset its peaks, so that earlier tests do not count.
+
+    Memory that is still allocated, for example by a fixture, counts for this test too. Torch is
+    neither imported nor initialised.
+    """
+    if "torch" not in sys.modules:
+        return
+    from memscope.probes.torch.allocator import cuda_torch
+
+    torch = cuda_torch()
+    if torch is not None:
+        torch.cuda.empty_cache()
+        for device in range(torch.cuda.device_count()):
+            torch.cuda.reset_peak_memory_stats(device)
+
+
+def _read_counters(recorder: Recorder) -> None:
+    """Read torch's counters once more: the sampler's last reading may be older than the peak.
+
+    Must run on the test's own thread.
+    """
+    if "torch" not in sys.modules:
+        return
+    from memscope.probes.torch.allocator import AllocatorProbe
+    from memscope.probes.torch.device import DeviceProbe
+
+    DeviceProbe()(recorder)
+    AllocatorProbe()(recorder)
+
+
 @cache
 def installed_versions() -> dict[str, str]:
-    """Of Python and torch, whether or not this test comes to import it."""
+    """Versions of Python and torch, without importing torch."""
     versions = {"python": platform.python_version()}
     with contextlib.suppress(metadata.PackageNotFoundError):
         versions["torch"] = metadata.version("torch")
@@ -135,5 +173,5 @@ def installed_versions() -> dict[str, str]:
 
 
 def describe_fault(error: Exception) -> str:
-    """What went wrong, as a reason."""
+    """An exception as a reason: our own message, or the type and text of any other."""
     return str(error) if isinstance(error, MemscopeError) else f"{type(error).__name__}: {error}"

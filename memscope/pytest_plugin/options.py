@@ -1,7 +1,7 @@
-"""What is asked of a whole session: the command line, a file of limits, pyproject.toml.
+"""The settings of a session: from the command line, a file of limits, and pyproject.toml.
 
-The nearer one decides: a marker, then the command line, then the file, then pyproject.toml; for
-limits metric by metric.
+The first of these that has a value decides: marker, command line, limits file, pyproject.toml. For
+limits this holds for each metric on its own.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a session was started with.
+    """The settings of a session.
 
-    ``limits`` hold for every test. ``tolerance`` None: nobody named one. ``problems``: mistakes in
-    pyproject.toml, which make the session fail and leave the tests alone.
+    ``limits`` apply to every test. ``tolerance`` is None if none was given. ``problems`` are
+    mistakes in pyproject.toml: they fail the session, not the tests.
     """
 
     limits: tuple[Limit, ...] = ()
@@ -40,50 +40,50 @@ class Settings:
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """The options, all with the prefix ``--memscope-``."""
+    """Add our options, all with the prefix ``--memscope-``."""
     add = parser.getgroup("memscope", "limits on memory").addoption
     add(
         "--memscope-limit",
         metavar="'METRIC OP VALUE'",
         action="append",
         default=[],
-        help="a limit that holds for every test, marked or not",
+        help="limit for every test, marked or not (can be given several times)",
     )
     add(
         "--memscope-limits",
         metavar="FILE.toml",
-        help="a file with limits = [...] that hold for every test",
+        help="TOML file with limits = [...] for every test",
     )
     add(
         "--memscope-baseline",
         metavar="FILE",
-        help="compare marked tests with the metrics that this file has of them",
+        help="compare the metrics of marked tests with those in this file",
     )
     add(
         "--memscope-write-baseline",
         metavar="FILE",
-        help="write the metrics of marked tests that pass to this file, also over what it has of "
-        "them; other tests stay, what is no longer in it is named, and nothing is compared",
+        help="write the metrics of marked tests that pass to this file instead of comparing; "
+        "entries of other tests are kept",
     )
     add(
         "--memscope-tolerance",
         metavar="SHARE",
-        help="how far from the baseline a metric may be, such as 5%% (the default)",
+        help="allowed difference from the baseline (default: 5%%)",
     )
     add(
         "--memscope-strict",
         action="store_true",
-        help="fail where a limit could not be measured, instead of skipping the test",
+        help="fail a test if a limit could not be measured, instead of skipping it",
     )
     add(
         "--memscope-output",
         metavar="DIR",
-        help="keep all recordings in this folder, and write memscope-results.json there",
+        help="keep all recordings in this folder and write memscope-results.json there",
     )
 
 
 def read_settings(config: pytest.Config) -> Settings:
-    """The settings of a session. Raises MemscopeError for what the command line says wrong."""
+    """The settings of a session. Raises MemscopeError for mistakes on the command line."""
     from memscope.configuration import parse_tolerance
 
     option, folder = config.option, config.invocation_params.dir
@@ -124,24 +124,24 @@ def _file_limits(config: pytest.Config) -> tuple[tuple[str, ...], str]:
 def _merge_limits(
     written: Sequence[str], file: tuple[tuple[str, ...], str], configured: Configuration
 ) -> tuple[tuple[Limit, ...], tuple[str, ...]]:
-    """The limits of every test, and what is wrong with those of pyproject.toml."""
+    """The limits of every test, and the problems of those in pyproject.toml."""
     texts, path = file
     if not (written or texts or configured.limits):
         return (), ()
     from memscope.analysis.limits.limits import override, parse_limits
-    from memscope.pytest_plugin.places import find_line
+    from memscope.pytest_plugin.source_lines import find_line
 
     named = override(parse_limits(written, "--memscope-limit"), parse_limits(texts, path))
-    farthest: list[Limit] = []
+    from_project: list[Limit] = []
     problems = []
     for text in configured.limits:
         try:
             line = find_line(str(configured.path), text)
             place = f"{configured.path}:{line}" if line else str(configured.path)
-            farthest += parse_limits([text], place)
+            from_project += parse_limits([text], place)
         except MemscopeError as error:
             problems.append(str(error))
-    return override(named, tuple(farthest)), tuple(problems)
+    return override(named, tuple(from_project)), tuple(problems)
 
 
 def _path(folder: Path, name: str | None) -> Path | None:
@@ -170,6 +170,6 @@ def _make_folder(path: Path | None) -> Path | None:
             path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MemscopeError(
-            f"{path} cannot be made ({error.strerror}).", "Name another --memscope-output."
+            f"{path} cannot be created ({error.strerror}).", "Name another --memscope-output."
         ) from None
     return path

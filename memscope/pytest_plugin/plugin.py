@@ -1,7 +1,8 @@
-"""Memory health as a test that fails: the options, the marker and the fixture.
+"""The pytest plugin: its options, its marker and its fixture.
 
-What counts is the call phase: the test's body. Only pytest is imported here; hooks around tests
-are there once a session has a test to measure, and the rest comes with the first such test.
+Only the test's body (pytest's call phase) is measured. This file imports only pytest. The hooks
+around tests are registered if the session has a test to measure; the rest is imported by the first
+such test.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from memscope.errors import MemscopeError
 from memscope.pytest_plugin.options import Settings, add_options, read_settings
 
 if TYPE_CHECKING:
-    from memscope.pytest_plugin.body import MeasuredBody
+    from memscope.pytest_plugin.fixture import BodyMetrics
 
 _MARKER, _FIXTURE = "memscope", "memscope_measurement"
 _HELP = (
     f"{_MARKER}(*limits, repeat=1, warmup=0, fixtures=False, baseline=None, tolerance=None): "
-    'record the test\'s body and fail it where a limit "METRIC OP VALUE" is broken, such as '
+    'record the test\'s body and fail the test if a limit "METRIC OP VALUE" is broken, for example '
     '"memory.peak_bytes <= 2 GiB".'
 )
 _settings: pytest.StashKey[Settings] = pytest.StashKey()
@@ -52,15 +53,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 @pytest.fixture
-def memscope_measurement(request: pytest.FixtureRequest) -> MeasuredBody:
-    """Metrics of the test's body, as measured until now: memscope_measurement["METRIC"]."""
-    from memscope.pytest_plugin.body import MeasuredBody
+def memscope_measurement(request: pytest.FixtureRequest) -> BodyMetrics:
+    """Metrics of the test's body so far: memscope_measurement["METRIC"]."""
+    from memscope.pytest_plugin.fixture import BodyMetrics
     from memscope.pytest_plugin.hooks import measurement_key
 
     measurement = request.node.stash.get(measurement_key, None)
     if measurement is None:
-        pytest.fail(f"{_FIXTURE} has to be an argument of the test or of its fixtures.")
-    return MeasuredBody(measurement, is_strict=request.config.stash[_settings].strict)
+        pytest.fail(f"Make {_FIXTURE} an argument of the test or of one of its fixtures.")
+    return BodyMetrics(measurement, is_strict=request.config.stash[_settings].strict)
 
 
 def _is_measured(item: pytest.Item) -> bool:

@@ -1,4 +1,4 @@
-"""What a measured test says: limit and actual in one line, who held memory, where to look."""
+"""What a measured test prints: value and limit in one line, the largest holders, the recording."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from memscope.analysis.limits.limits import Verdict
     from memscope.pytest_plugin.judgement import Judgement
 
-HOLDERS = 3
+MAX_HOLDERS = 3
 
 
 def describe_broken(judgement: Judgement, path: Path) -> str:
-    """What broke, a line a limit and its advice; memory at the peak; where the recording lies."""
+    """Each broken limit with its advice, memory at the peak, and the recording's path."""
     lines = []
     for verdict in judgement.broken:
         lines.append(describe_verdict(judgement, verdict))
@@ -28,7 +28,7 @@ def describe_broken(judgement: Judgement, path: Path) -> str:
 
 
 def describe_verdict(judgement: Judgement, verdict: Verdict) -> str:
-    """Actual and limit in one line; of repetitions each one's value."""
+    """Value and limit in one line, with the value of each repetition if there are several."""
     values = judgement.values.get(verdict.metric, ())
     text = f"memscope: {clean(verdict.sentence)}"
     if len(values) > 1 and verdict.value is not None:
@@ -40,9 +40,9 @@ def describe_verdict(judgement: Judgement, verdict: Verdict) -> str:
 
 
 def describe_unjudged(judgement: Judgement) -> str | None:
-    """Why limits could not be judged; None where all were."""
+    """Why limits could not be checked, or None if all were."""
     if judgement.unmeasured is not None:
-        return f"memscope: nothing can be judged: {_trim(judgement.unmeasured)}"
+        return f"memscope: no limit could be checked: {_trim(judgement.unmeasured)}"
     reasons = [
         clean(f"{verdict.limit}: {verdict.verdict}, {_trim(verdict.reason)}")
         for verdict in judgement.unjudged
@@ -53,22 +53,22 @@ def describe_unjudged(judgement: Judgement) -> str | None:
 
 
 def describe_kept(path: Path) -> str:
-    """The last line of whatever failed."""
+    """The last line of every failure."""
     return f"memscope: recording kept at {path}"
 
 
 def is_memory_error(error: BaseException) -> bool:
-    """Whether memory ran out: Python's, torch's or our own runner's."""
+    """Whether ``error`` says that memory ran out: Python's, torch's or our runner's error."""
     names = {each.__name__ for each in type(error).__mro__}
     return bool(names & {"OutOfMemoryError", "OutOfMemory", "MemoryError"})
 
 
 def describe_memory_error(path: Path, error: BaseException) -> list[str]:
-    """Why memory ran out: from the recording, else from the exception's text; else nothing."""
+    """Why memory ran out, from the recording or else the exception's text; empty if unknown."""
     try:
         return _explain(path, error)
     except Exception as fault:
-        return [f"memscope: why memory ran out is not known: {type(fault).__name__}: {fault}"]
+        return [f"memscope: could not explain why memory ran out: {type(fault).__name__}: {fault}"]
 
 
 def _explain(path: Path, error: BaseException) -> list[str]:
@@ -91,13 +91,13 @@ def _as_log(error: BaseException) -> BinaryIO:
 
 
 def _describe_peak(path: Path) -> list[str]:
-    """Never the reason why a verdict is not told."""
+    """Never raises: the verdict must be printed in any case."""
     try:
         ledgers = _ledgers_at_peak(path)
     except Exception as error:
-        return [f"memory at the peak: not known ({type(error).__name__}: {error})"]
+        return [f"memory at the peak: unknown ({type(error).__name__}: {error})"]
     if not ledgers:
-        return ["memory at the peak: not known (no device is recorded)"]
+        return ["memory at the peak: unknown (no device is recorded)"]
     from memscope.cli.text.ledger import ledger_lines
 
     lines = []
@@ -110,7 +110,7 @@ def _largest(ledger: Ledger) -> list[str]:
     from memscope.cli.text.columns import align
 
     held = [line for line in ledger.total.leaves if line.bytes is not None and line.key != "free"]
-    most = sorted(held, key=lambda line: -(line.bytes or 0))[:HOLDERS]
+    most = sorted(held, key=lambda line: -(line.bytes or 0))[:MAX_HOLDERS]
     return align((format_bytes(line.bytes or 0), clean(line.words, 60)) for line in most)
 
 

@@ -120,7 +120,7 @@ def test_unknown_test_skips_only_where_it_must_be_known(run_tests: RunTests) -> 
     result = run_tests(marked(4, name="test_new"), *COMPARE, "-rs")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(
-        ["SKIPPED *base.toml has nothing of test_it.py::test_new: write it *"]
+        ["SKIPPED *base.toml has no entry for test_it.py::test_new: write one *"]
     )
     body = marked(4, f"'{METRIC} <= 8'", name="test_new")
     run_tests(body, *COMPARE).assert_outcomes(passed=1)
@@ -132,7 +132,7 @@ def test_absent_file_of_pyproject_skips(run_tests: RunTests, pytester: pytest.Py
     pytester.makepyprojecttoml('[tool.memscope]\nbaseline = "base.toml"\n')
     result = run_tests(marked(4), "-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED *base.toml does not exist: write it with *"])
+    result.stdout.fnmatch_lines(["SKIPPED *base.toml does not exist: write one with *"])
 
 
 def test_damaged_file_is_an_error_of_tests_that_need_it(
@@ -155,7 +155,7 @@ def test_failed_tests_are_not_written(run_tests: RunTests, pytester: pytest.Pyte
 def test_nothing_to_write_is_said(run_tests: RunTests, pytester: pytest.Pytester) -> None:
     result = run_tests("def test_it():\n    pass\n", *WRITE)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["error: *base.toml is not written: no marked test has passed."])
+    result.stdout.fnmatch_lines(["error: *base.toml was not written: no marked test passed."])
     assert not (pytester.path / "base.toml").exists()
 
 
@@ -200,10 +200,10 @@ def test_writing_anew_names_what_is_no_longer_in_it(
     """Nothing goes without a word, nor with -q."""
     run_tests(marked(4, f"'{READING} <= 1 TiB'"), *WRITE).assert_outcomes(passed=1)
     result = run_tests(marked(4), *WRITE, *options)
-    lost = f"no longer in the baseline: test_it.py::test_it: {READING} (no limit names it)"
+    lost = f"removed from the baseline: test_it.py::test_it: {READING} (no limit names it)"
     result.stdout.fnmatch_lines([lost])
     if not options:
-        anew = f"baseline: 1 test written to {pytester.path}/base.toml, 1 of them anew"
+        anew = f"baseline: 1 test written to {pytester.path}/base.toml, 1 of them replaced"
         result.stdout.fnmatch_lines([anew])
     assert READING not in (pytester.path / "base.toml").read_text()
 

@@ -133,7 +133,7 @@ def test_output_keeps_all_recordings(run_tests: RunTests, pytester: pytest.Pytes
         (("--memscope-limits", "absent.toml"), "*absent.toml does not exist*"),
         (("--memscope-baseline", "absent.toml"), "*absent.toml does not exist*"),
         (("--memscope-tolerance", "much"), "*'much' is no tolerance*"),
-        (("--memscope-output", "test_it.py"), "*test_it.py cannot be made*"),
+        (("--memscope-output", "test_it.py"), "*test_it.py cannot be created*"),
     ],
 )
 def test_bad_option_is_a_usage_error(

@@ -33,7 +33,7 @@ def test_failure_names_limit_actual_and_recording(
         [
             "memscope: residency.uploads_per_step = 4 layers, limit <= 3",
             "  Keep more layers*",
-            "memory at the peak: not known (no device is recorded)",
+            "memory at the peak: unknown (no device is recorded)",
             f"memscope: recording kept at {recording}",
         ],
         consecutive=True,

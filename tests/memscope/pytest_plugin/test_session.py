@@ -123,7 +123,7 @@ def test_long_table_is_cut(run_tests: RunTests) -> None:
 def test_own_failure_is_in_the_artefact(run_tests: RunTests, pytester: pytest.Pytester) -> None:
     run_tests(limited("driver.calls_per_step == 0", "assert 0"), "--memscope-output", "out")
     (test,) = read_results(pytester)["tests"]
-    assert (test["outcome"], test["reason"]) == ("failed", "the test failed by itself")
+    assert (test["outcome"], test["reason"]) == ("failed", "the test itself failed")
 
 
 @pytest.mark.parametrize("options", ALONE_AND_SPREAD)

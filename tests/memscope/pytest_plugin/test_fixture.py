@@ -92,4 +92,4 @@ def test_late_request_says_what_to_do(run_tests: RunTests) -> None:
         "def test_it(request):\n    request.getfixturevalue('memscope_measurement')\n"
     )
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*memscope_measurement has to be an argument of the test *"])
+    result.stdout.fnmatch_lines(["*Make memscope_measurement an argument of the test *"])

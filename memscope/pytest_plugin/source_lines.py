@@ -1,4 +1,4 @@
-"""Where something that was written stands: markers themselves do not know their line."""
+"""The line in a file where a text is written: markers do not know their own."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ if TYPE_CHECKING:
 
 
 def find_line(path: str, text: str) -> int | None:
-    """The first line of ``path`` that holds ``text``; None where it stands in none."""
-    found = _lines_with(path, text)
-    return found[0] if found else None
+    """Number of the first line of ``path`` that contains ``text``, or None."""
+    return next(iter(_lines_with(path, text)), None)
 
 
 def marker_place(item: pytest.Item, text: str) -> str:
-    """ "file:line" of the marker of ``item`` that holds ``text``; else of its test.
+    """ "file:line" of the marker of ``item`` that contains ``text``, or else of its test.
 
-    Of several lines it is the last one above the test's own. A text that is put together at run
-    time stands in none: then the nearest marker counts.
+    If several lines contain it, the last one above the test counts. A text that is built at run
+    time is in no line: then the nearest marker counts.
     """
     path, line, _ = item.reportinfo()
     first = _first_line(item, (line or 0) + 1)
     for wanted in (text, "mark.memscope"):
-        found = _lines_with(str(path), wanted)
-        above = [number for number in found if number <= first]
-        if found:
-            return f"{item.location[0]}:{above[-1] if above else found[0]}"
+        lines = _lines_with(str(path), wanted)
+        above = [number for number in lines if number <= first]
+        if lines:
+            return f"{item.location[0]}:{above[-1] if above else lines[0]}"
     return f"{item.location[0]}:{first}"
 
 
@@ -37,7 +36,7 @@ def _lines_with(path: str, text: str) -> list[int]:
 
 
 def _first_line(item: pytest.Item, line: int) -> int:
-    """The line of a test's ``def``, below its decorators; ``line`` where there is no function."""
+    """The line of a test's ``def``, below its decorators, or ``line`` if it has no function."""
     function = getattr(item, "function", None)
     code = getattr(function, "__code__", None)
     if code is None:

@@ -1,4 +1,4 @@
-"""What the fixture ``memscope_measurement`` gives: metrics of the test's body until now."""
+"""The value of the fixture ``memscope_measurement``: metrics of the test's body so far."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from memscope.pytest_plugin.measurement import Measurement
 
 
-class MeasuredBody:
-    """Metrics by name; each is read anew from what the test's body has recorded until then."""
+class BodyMetrics:
+    """Metrics by name, each computed from what the test's body has recorded so far."""
 
     def __init__(self, measurement: Measurement, *, is_strict: bool) -> None:
         self._measurement = measurement
@@ -24,9 +24,9 @@ class MeasuredBody:
     def __getitem__(self, name: str) -> float:
         """The value of a metric, a reading or a ratio, in its unit.
 
-        One that could not be measured skips the test with the reason, or fails it where asked to
-        be strict: an assertion never compares with nothing. Raises MemscopeError for a name that
-        there is not.
+        If it could not be measured, the test is skipped with the reason, or fails with
+        ``--memscope-strict``: no assertion compares with None. Raises MemscopeError for an unknown
+        name.
         """
         metric = self.metric(name)
         if metric.value is not None:
@@ -38,21 +38,24 @@ class MeasuredBody:
         pytest.skip(reason)
 
     def metric(self, name: str) -> Metric:
-        """The metric itself: without a value it has a reason. Raises MemscopeError."""
+        """The metric with its unit; its ``value`` may be None, with a ``reason``.
+
+        Raises MemscopeError for an unknown name.
+        """
         from memscope.analysis.limits.limits import parse_limit
 
         limit = parse_limit(f"{name} >= 0")
         try:
-            found = self._measurement.metrics_now(limit)
+            metrics = self._measurement.metrics_now(limit)
         except MemscopeError as error:
             return _unmeasured(limit.metric, limit.unit, str(error))
-        return found.get(limit.metric) or _unmeasured(
+        return metrics.get(limit.metric) or _unmeasured(
             limit.metric, limit.unit, "this recording has no such part"
         )
 
     @property
     def path(self) -> Path | None:
-        """The recording of this run of the body; None where none could be opened."""
+        """The recording of this run of the body, or None if none could be opened."""
         return self._measurement.path
 
 

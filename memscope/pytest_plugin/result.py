@@ -1,4 +1,4 @@
-"""What one test came to, as plain data: it travels from workers and ends in the artefact."""
+"""The result of one test as plain data, as xdist and memscope-results.json carry it."""
 
 from __future__ import annotations
 
@@ -19,58 +19,58 @@ if TYPE_CHECKING:
 PREFIX = "memscope."
 
 
-def make_outcome(measurement: Measurement, judgement: Judgement) -> dict[str, Any]:
-    """Limits, metrics and recordings of a test; the outcome itself comes with pytest's report."""
-    asked = measurement.asked
+def make_result(measurement: Measurement, judgement: Judgement) -> dict[str, Any]:
+    """Limits, metrics and recordings of a test. Passed or failed comes later, from pytest."""
+    settings = measurement.settings
     return {
         "test": measurement.test,
-        "is_marked": asked.is_marked,
+        "is_marked": settings.is_marked,
         "limits": [_verdict(verdict) for verdict in judgement.verdicts],
         "reason": judgement.unmeasured or judgement.missing,
         "metrics": {name: _metric(metric) for name, metric in judgement.metrics.items()},
-        "repeat": asked.repeat,
-        "warmup": asked.warmup,
+        "repeat": settings.repeat,
+        "warmup": settings.warmup,
         "recordings": [str(path) for path in measurement.paths],
         "machine": asdict(judgement.machine) if judgement.machine is not None else None,
     }
 
 
-def junit_properties(outcome: dict[str, Any]) -> list[tuple[str, object]]:
-    """Measured metrics as numbers, verdicts as text, and where recordings lie."""
+def junit_properties(result: dict[str, Any]) -> list[tuple[str, object]]:
+    """Properties for JUnit: metrics as numbers, verdicts as text, and the recordings' paths."""
     properties: list[tuple[str, object]] = [
         (PREFIX + name, _number(metric["value"]))
-        for name, metric in outcome["metrics"].items()
+        for name, metric in result["metrics"].items()
         if metric["value"] is not None
     ]
-    for limit in outcome["limits"]:
+    for limit in result["limits"]:
         words = f"{limit['verdict']}: {limit['limit']}: {actual(limit)}"
         properties.append((f"{PREFIX}limit", clean(words)))
-    properties += [(f"{PREFIX}recording", path) for path in outcome["recordings"]]
+    properties += [(f"{PREFIX}recording", path) for path in result["recordings"]]
     return properties
 
 
 def _number(value: float) -> float:
-    """Whole ones without a fraction: bytes and counts."""
+    """Bytes and counts without a fraction."""
     return int(value) if float(value).is_integer() else value
 
 
 def without_ours(properties: Sequence[tuple[str, object]]) -> list[tuple[str, object]]:
-    """Properties that others set: those of an earlier run of the same test are void."""
+    """The properties that memscope did not set: a rerun sets its own anew."""
     return [each for each in properties if not each[0].startswith(PREFIX)]
 
 
 def actual(limit: dict[str, Any]) -> str:
-    """The value with its unit, else the reason why there is none."""
+    """The value with its unit, or the reason why there is none."""
     if limit["value"] is None:
         return limit["reason"] or "no reason given"
     return format_value(limit["value"], limit["unit"])
 
 
 def _metric(metric: Metric) -> dict[str, Any]:
-    found: dict[str, Any] = {"value": metric.value, "unit": metric.unit}
+    data: dict[str, Any] = {"value": metric.value, "unit": metric.unit}
     if metric.value is None:
-        found |= {"reason": metric.reason, "is_applicable": metric.is_applicable}
-    return found
+        data |= {"reason": metric.reason, "is_applicable": metric.is_applicable}
+    return data
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
