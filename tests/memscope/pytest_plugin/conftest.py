@@ -15,6 +15,7 @@ import memscope.analysis.limits.machine_class
 import memscope.analysis.metrics.measure
 import memscope.analysis.metrics.median
 import memscope.analysis.timeline.timeline
+import memscope.launch.record
 import memscope.reader.recording
 import memscope.recorder.recorder  # noqa: F401
 from tests.memscope.pytest_plugin.program import PROGRAM, RunTests

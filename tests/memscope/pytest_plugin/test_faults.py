@@ -33,7 +33,7 @@ def break_down(*_: object, **__: object) -> None:
     "broken",
     [
         "memscope.analysis.limits.limits.parse_limit",
-        "memscope.recorder.recorder.record",
+        "memscope.launch.record.record",
         "memscope.recorder.recorder.Recorder.close",
         "memscope.reader.recording.Recording",
         "memscope.analysis.timeline.timeline.read_timeline",
