@@ -14,7 +14,7 @@ import memscope.analysis.limits.limits
 import memscope.analysis.limits.machine_class
 import memscope.analysis.metrics.measure
 import memscope.analysis.metrics.median
-import memscope.analysis.timeline.timeline
+import memscope.analysis.timeline.read
 import memscope.launch.record
 import memscope.reader.recording
 import memscope.recorder.recorder  # noqa: F401

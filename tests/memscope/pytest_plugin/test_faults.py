@@ -36,7 +36,7 @@ def break_down(*_: object, **__: object) -> None:
         "memscope.launch.record.record",
         "memscope.recorder.recorder.Recorder.close",
         "memscope.reader.recording.Recording",
-        "memscope.analysis.timeline.timeline.read_timeline",
+        "memscope.analysis.timeline.read.read_timeline",
         "memscope.analysis.metrics.measure.measure",
         "memscope.analysis.limits.limits.judge",
     ],

@@ -84,7 +84,10 @@ def test_parameter_decides_before_its_function(run_tests: RunTests) -> None:
         ("'memory.peak_bytes <= 1 B', warmup=-1", "warmup=-1 is not a whole number from 0. *"),
         ("'memory.peak_bytes <= 1 B', fixtures=1", "fixtures=1 is not True or False. *"),
         ("'memory.peak_bytes <= 1 B', tolerance='x'", "tolerance='x' is not a share *"),
-        ("'memory.peak_bytes <= 1 B', fixtures=True, repeat=2", "fixtures=True cannot be combined with *"),
+        (
+            "'memory.peak_bytes <= 1 B', fixtures=True, repeat=2",
+            "fixtures=True cannot be combined *",
+        ),
         ("baseline=True", "baseline=True needs a baseline file. *"),
     ],
 )
