@@ -86,7 +86,7 @@ def test_parameter_decides_before_its_function(run_tests: RunTests) -> None:
         ("'memory.peak_bytes <= 1 B', tolerance='x'", "tolerance='x' is not a share *"),
         (
             "'memory.peak_bytes <= 1 B', fixtures=True, repeat=2",
-            "fixtures=True cannot be combined *",
+            "fixtures=True cannot be *",
         ),
         ("baseline=True", "baseline=True needs a baseline file. *"),
     ],
