@@ -1,11 +1,14 @@
-"""`memscope bench`: measurements that anyone can repeat."""
+"""Measure what recording and windows cost on this machine.
+
+The scripts in benchmarks/ of the repository measure more: allocators, watching, products, peers.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from memscope.atomic_file import appearing, check_free
 from memscope.cli.needs import needing
 from memscope.cli.progress import ProgressBars
 from memscope.errors import MemscopeError
+from memscope.text import clean
 
 RUNNER_PACKAGES = ("torch", "safetensors", "tokenizers", "gguf", "rich", "transformers")
 WINDOW_MODEL = "synthetic:qwen3-vl-2b"
@@ -23,22 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     benches = parser.add_subparsers(dest="bench", required=True, metavar="BENCH")
     _add_overhead(benches.add_parser("recorder-overhead", help="what recording costs"))
     curve = benches.add_parser("cost-curve", help="ms a token against bytes, for every policy")
-    _add_window_options(curve)
+    add_window_options(curve)
     curve.add_argument(
         "--settings",
         nargs="+",
         metavar="SETTING",
         help="like off past:20 past:20:ahead (default: the seed's seven, and every policy)",
     )
-    allocators = benches.add_parser("allocators", help="what eviction costs, by allocator")
-    _add_window_options(allocators)
-    watching = benches.add_parser("watch-overhead", help="what watching a model costs")
-    _add_window_options(watching, takes_model=False)
     tests = benches.add_parser("pytest-overhead", help="what the pytest plugin costs")
     tests.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of each run (5)")
     tests.add_argument("--json", action="store_true", help="print the metrics as JSON")
-    products = benches.add_parser("q8-products", help="ways to compute the q8 product on the host")
-    products.add_argument("--model", help="whose weights (default: SmolLM2-135M-Instruct)")
 
 
 def _add_overhead(parser: argparse.ArgumentParser) -> None:
@@ -48,11 +46,11 @@ def _add_overhead(parser: argparse.ArgumentParser) -> None:
     add("--policy", help="residency policy of the decoder (default: past, with --keep 4)")
     add("--keep", type=int, help="residency window of the decoder")
     add("--device", default="host", help="cuda, cuda:1 or host (default: host)")
-    add("--peer", action="store_true", help="ms a token beside transformers in float32, too")
     add("--json", action="store_true", help="print the metrics as JSON")
 
 
-def _add_window_options(parser: argparse.ArgumentParser, *, takes_model: bool = True) -> None:
+def add_window_options(parser: argparse.ArgumentParser, *, takes_model: bool = True) -> None:
+    """Options of a measurement that decodes."""
     add = parser.add_argument
     if takes_model:
         add("--model", default=WINDOW_MODEL, help=f"model to decode with (default: {WINDOW_MODEL})")
@@ -69,10 +67,7 @@ def run(args: argparse.Namespace) -> int:
     return {
         "recorder-overhead": run_overhead,
         "cost-curve": run_cost_curve,
-        "allocators": run_allocators,
-        "watch-overhead": run_watch_overhead,
         "pytest-overhead": run_pytest_overhead,
-        "q8-products": run_products,
     }[args.bench](args)
 
 
@@ -94,12 +89,6 @@ def run_overhead(args: argparse.Namespace) -> int:
         settings = Settings(policy, keep, device=choose_device(args.device).name)
         overhead = measure(checkpoint, settings, pairs=args.pairs, progress=bars.update)
         rows, result = overhead.rows(), overhead.to_json()
-        if args.peer:
-            with needing("dev", "transformers"):
-                from memscope_runners.bench.transformers_peer import measure_peer
-            peer = measure_peer(checkpoint, progress=bars.update)
-            rows += peer.rows()
-            result["peer"] = peer.to_json()
     if args.json:
         print(json.dumps(result))
         return 0
@@ -136,37 +125,6 @@ def run_cost_curve(args: argparse.Namespace) -> int:
     return 0
 
 
-def run_allocators(args: argparse.Namespace) -> int:
-    """What eviction costs."""
-    check_window_options(args)
-    with needing("runner", *RUNNER_PACKAGES):
-        from memscope_runners.bench.allocators import measure_allocators
-        from memscope_runners.checkpoint.fetch import open_model
-
-    device = named_device(args)
-    with ProgressBars() as bars:
-        checkpoint = open_model(args.model, bars.update)
-        costs = measure_allocators(
-            checkpoint, device, tokens=args.tokens, rounds=args.rounds, progress=bars.update
-        )
-    show(args, costs.to_json(), costs.tables())
-    return 0
-
-
-def run_watch_overhead(args: argparse.Namespace) -> int:
-    """What watching a model costs, beside torch's own recorders."""
-    check_window_options(args)
-    with needing("dev", "torch", "transformers"):
-        from memscope_runners.bench.watch_overhead import measure
-
-    device = named_device(args)
-    device = "cpu" if device == "host" else device
-    with ProgressBars() as bars:
-        found = measure(rounds=args.rounds, tokens=args.tokens, device=device, progress=bars.update)
-    show(args, found.to_json(), [found.table()])
-    return 0
-
-
 def run_pytest_overhead(args: argparse.Namespace) -> int:
     """What 500 trivial tests cost without the plugin, with it, and with a limit on each."""
     if args.rounds < 1:
@@ -180,19 +138,6 @@ def run_pytest_overhead(args: argparse.Namespace) -> int:
         print(json.dumps(found.to_json()))
     else:
         print_table(found.rows())
-    return 0
-
-
-def run_products(args: argparse.Namespace) -> int:
-    """What each way to compute the q8 product costs on the host."""
-    with needing("runner", *RUNNER_PACKAGES):
-        from memscope_runners.bench.q8_products import measure_products
-        from memscope_runners.checkpoint.fetch import open_model
-
-    with ProgressBars() as bars:
-        rows = measure_products(open_model(args.model, bars.update))
-    head = ("product", "ms a token", "error", "bit-stable")
-    print_table([head, *(row.cells() for row in rows)])
     return 0
 
 
@@ -242,7 +187,7 @@ def show(
     )
 
 
-def print_table(rows: list[tuple[str, ...]]) -> None:
+def print_table(rows: Sequence[tuple[str, ...]]) -> None:
     """Columns as wide as they need; the first on the left, numbers on the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -251,3 +196,18 @@ def print_table(rows: list[tuple[str, ...]]) -> None:
             for index, (text, width) in enumerate(zip(row, widths, strict=True))
         )
         print("  ".join(cells).rstrip())
+
+
+def run_script(
+    description: str | None,
+    add: Callable[[argparse.ArgumentParser], None],
+    measure: Callable[[argparse.Namespace], int],
+) -> int:
+    """Run a script of benchmarks/ as if it were a verb; its exit code."""
+    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    add(parser)
+    try:
+        return measure(parser.parse_args())
+    except MemscopeError as error:
+        print(f"memscope: {clean(str(error))}", file=sys.stderr)
+        return error.exit_code

@@ -9,10 +9,7 @@ import pytest
 
 from memscope.cli import main
 from memscope.errors import MemscopeError
-from memscope_runners.bench.allocators import measure_geometries
 from memscope_runners.bench.cost_curve import default_settings, parse_setting
-from memscope_runners.checkpoint.fetch import open_model
-from memscope_runners.memory.device import HostDevice
 from memscope_runners.settings import Settings
 
 QUICK = ["--model", "synthetic:tiny", "--device", "host", "--tokens", "4", "--rounds", "1"]
@@ -38,29 +35,6 @@ def test_cost_curve_has_a_row_for_each_setting(capsys, tmp_path):
     assert all(row["is_outcome_same"] for row in result["rows"])
     assert result["pinned_copy_gb_per_s"] is None
     assert "no link" in result["pinned_copy_reason"]
-
-
-def test_allocators_have_a_row_for_each_unit(capsys):
-    result = bench(capsys, "allocators")
-    calls = {
-        (row["allocator"], row["unit"]): row["driver_calls_per_step"]
-        for row in result["rows"]
-        if not row["prefetch"]
-    }
-    assert calls[("naive", "slab")] == 10
-    assert calls[("naive", "entry")] == 70
-    assert {calls[(name, unit)] for name in ("pool", "static") for unit in ("slab", "entry")} == {0}
-    assert all(row["is_outcome_same"] for row in result["rows"])
-
-
-def test_pool_keeps_all_three_geometries():
-    tiny, device = open_model("synthetic:tiny"), HostDevice()
-    rows = {(row.allocator, row.unit): row for row in measure_geometries(tiny, device)}
-    assert rows[("pool", "slab")].hit_rate == 1.0
-    size = tiny.layer_layout.bytes
-    assert rows[("pool", "slab")].idle_bytes == 6 * sum(size * share // 4 for share in (2, 3, 4))
-    assert rows[("naive", "slab")].driver_calls_per_step == 12
-    assert device.allocated_bytes == 0
 
 
 def test_default_settings_are_the_seeds_seven_and_every_policy():

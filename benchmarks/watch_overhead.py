@@ -8,10 +8,12 @@ recording goes on in the next one, and its thread is away meanwhile.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import copy
 import importlib.metadata
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -22,6 +24,14 @@ from typing import Any
 
 import torch
 
+from memscope.cli.bench import (
+    add_window_options,
+    check_window_options,
+    named_device,
+    run_script,
+    show,
+)
+from memscope.cli.progress import ProgressBars
 from memscope.launch.record import record
 from memscope.probes.torch.history import start_history, stop_history
 from memscope.probes.watch.watch import watch
@@ -260,3 +270,25 @@ def _machine(device: str) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "versions": {name: importlib.metadata.version(name) for name in packages},
     }
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The script's options."""
+    add_window_options(parser, takes_model=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print."""
+    check_window_options(args)
+    device = named_device(args)
+    device = "cpu" if device == "host" else device
+    with ProgressBars() as bars:
+        overhead = measure(
+            rounds=args.rounds, tokens=args.tokens, device=device, progress=bars.update
+        )
+    show(args, overhead.to_json(), [overhead.table()])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(__doc__, add_arguments, run))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from memscope_runners.bench import watch_overhead  # noqa: E402
+from benchmarks import watch_overhead  # noqa: E402
+from memscope.cli.bench import run_script  # noqa: E402
 
 
 @pytest.mark.slow
@@ -42,8 +44,8 @@ def test_models_share_their_weights_and_not_their_hooks():
     assert not model.model.layers[0]._forward_hooks
 
 
-def test_the_verb_rejects_what_measures_nothing(capsys):
-    from memscope.cli import main
-
-    assert main(["bench", "watch-overhead", "--tokens", "1"]) == 2
+def test_script_rejects_what_measures_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["watch_overhead.py", "--tokens", "1"])
+    arguments = (watch_overhead.__doc__, watch_overhead.add_arguments, watch_overhead.run)
+    assert run_script(*arguments) == 2
     assert "measures nothing" in capsys.readouterr().err

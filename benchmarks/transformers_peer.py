@@ -1,8 +1,11 @@
-"""The same model, threads and prompt in transformers, float32."""
+"""The q8 decoder beside transformers in float32: same model, threads and prompt."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import statistics
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from time import perf_counter_ns
@@ -10,6 +13,9 @@ from typing import Any
 
 import torch
 
+from memscope.cli.bench import print_table, run_script
+from memscope.cli.progress import ProgressBars
+from memscope_runners.checkpoint.fetch import open_model
 from memscope_runners.checkpoint.huggingface import NAMES
 from memscope_runners.decoder import Decoder
 from memscope_runners.q8.weights import CheckpointSource
@@ -128,3 +134,24 @@ def _decode_theirs(model: Any, prompt_ids: list[int]) -> tuple[list[int], list[f
         durations.append((perf_counter_ns() - started_ns) / 1e6)
         inputs, cache = torch.tensor([[token_ids[-1]]]), output.past_key_values
     return token_ids, durations[2:]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The script's options."""
+    parser.add_argument("--model", help="model to decode with (default: SmolLM2-135M-Instruct)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print."""
+    with ProgressBars() as bars:
+        peer = measure_peer(open_model(args.model, bars.update), progress=bars.update)
+    if args.json:
+        print(json.dumps(peer.to_json()))
+    else:
+        print_table(peer.rows())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(__doc__, add_arguments, run))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memscope_runners.bench.q8_products import measure_products
+from benchmarks.q8_products import measure_products
 from memscope_runners.checkpoint.fetch import open_model
 
 

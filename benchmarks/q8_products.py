@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import statistics
+import sys
 from dataclasses import dataclass
 from time import perf_counter_ns
 
 import torch
 
+from memscope.cli.bench import print_table, run_script
+from memscope.cli.progress import ProgressBars
+from memscope_runners.checkpoint.fetch import open_model
 from memscope_runners.q8 import linear
 from memscope_runners.q8.slab import GROUP, Q8Weight
 from memscope_runners.q8.weights import CheckpointSource
@@ -96,3 +101,21 @@ def _judge(
     found = way(x, weight)
     is_stable = all(torch.equal(way(x, weight), found) for _ in range(10))
     return float((found - exact).abs().max() / exact.abs().max()), is_stable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The script's options."""
+    parser.add_argument("--model", help="whose weights (default: SmolLM2-135M-Instruct)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print."""
+    with ProgressBars() as bars:
+        rows = measure_products(open_model(args.model, bars.update))
+    head = ("product", "ms a token", "error", "bit-stable")
+    print_table([head, *(row.cells() for row in rows)])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(__doc__, add_arguments, run))

@@ -1,8 +1,13 @@
-"""What eviction costs by allocator: the seed's second pitfall, measured again."""
+"""What eviction costs, by allocator.
+
+python benchmarks/allocators.py --device cuda -o allocators.json
+"""
 
 from __future__ import annotations
 
+import argparse
 import statistics
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from time import perf_counter_ns
@@ -10,12 +15,21 @@ from typing import Any, cast
 
 import torch
 
+from memscope.cli.bench import (
+    add_window_options,
+    check_window_options,
+    named_device,
+    run_script,
+    show,
+)
+from memscope.cli.progress import ProgressBars
 from memscope.events import Kind
 from memscope.recorder.recorder import Recorder
 from memscope.recorder.rows import Row, make_emit
 from memscope.units import format_bytes
 from memscope_runners.bench.decoding import Run, metric_values, run_decoder, run_recorded
 from memscope_runners.bench.machine import describe_machine, measure_link
+from memscope_runners.checkpoint.fetch import open_model
 from memscope_runners.memory.allocators import ALLOCATORS, make_allocator
 from memscope_runners.memory.choice import make_device
 from memscope_runners.memory.device import Buffer, Device
@@ -301,3 +315,25 @@ def _geometry_texts(row: GeometryRow) -> tuple[str, ...]:
         format_bytes(row.idle_bytes),
         f"{row.driver_calls_per_step:.0f}",
     )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The script's options."""
+    add_window_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure and print."""
+    check_window_options(args)
+    device = named_device(args)
+    with ProgressBars() as bars:
+        checkpoint = open_model(args.model, bars.update)
+        costs = measure_allocators(
+            checkpoint, device, tokens=args.tokens, rounds=args.rounds, progress=bars.update
+        )
+    show(args, costs.to_json(), costs.tables())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_script(__doc__, add_arguments, run))
