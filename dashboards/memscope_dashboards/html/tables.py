@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from memscope.analysis.limits.limits import Verdict
 from memscope.analysis.metrics.metric import Metric
-from memscope.analysis.metrics.table import find_definition
+from memscope.analysis.metrics.table import METRICS, find_definition
 from memscope.analysis.summary.absent import absent_defaults, unjudged_words
 from memscope.analysis.summary.sentence import Sentence
 from memscope.analysis.summary.summary import Summary
@@ -22,16 +22,6 @@ _MARKS = {
     "not applicable": ("unjudged", "Not applicable"),
 }
 _ORDER = tuple(_MARKS)
-# Metrics that a reader looks for first, in everyday words
-_GLANCE = {
-    "memory.peak_bytes": "most memory that the program took",
-    "memory.peak_ratio": "of what may be used",
-    "host.peak_bytes": "peak host RSS",
-    "residency.peak_layers": "most layers ready at once",
-    "residency.uploads_per_step": "uploaded a step",
-    "step.duration_ms": "a step, median",
-    "step.wait_ratio": "of it waiting for uploads",
-}
 
 
 def render_verdicts(summary: Summary) -> str:
@@ -112,10 +102,10 @@ def _sentence(text: str | None) -> str:
 def render_glance(summary: Summary) -> str:
     """The metrics that a reader looks for first, large; nothing where none has a value."""
     tiles = "".join(
-        f'<div title="{name}"><strong>{escape(_value(metric))}</strong>'
-        f"<span>{words}{_place(metric)}</span></div>"
-        for name, words in _GLANCE.items()
-        if (metric := summary.metrics.get(name)) and metric.value is not None
+        f'<div title="{row.name}"><strong>{escape(_value(metric))}</strong>'
+        f"<span>{row.overview}{_place(metric)}</span></div>"
+        for row in METRICS
+        if row.overview and (metric := summary.metrics.get(row.name)) and metric.value is not None
     )
     return f'<section id="glance" class="glance">{tiles}</section>' if tiles else ""
 

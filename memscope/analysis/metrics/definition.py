@@ -37,14 +37,28 @@ class DefaultLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class MetricDefinition:
-    """One row of the table.
+class LiveCell:
+    """A metric's cell in the live view: its short name, and its place among the others, from 1.
 
-    ``moment``: of when the value is; ``is_after_warmup``: whether warm-up is left out. ``applies``:
-    to which programs. ``advice``: what to do where a limit is broken. ``direction``: whether
-    "lower" or "higher" is better, or neither. ``repeats``: where a baseline of it holds, within
-    ``slack`` (in its unit) at least. ``is_of_process``: whether what ran before in the process
-    counts in it, so that a test's baseline has it where a limit names it alone.
+    ``window``: in programs with a residency window; ``program``: in all others. 0: not shown there.
+    """
+
+    label: str
+    window: int = 0
+    program: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """One row of the table: everything about a metric that is not its function.
+
+    ``moment``: which moment or readings the value is taken from. ``is_after_warmup``: whether
+    warm-up steps are left out. ``applies``: to which programs. ``advice``: what to do if a limit is
+    broken. ``direction``: "lower" or "higher" is better, or "". ``repeats``: where a baseline
+    of it holds, at least within ``slack`` (in its unit). ``is_of_process``: whether earlier work of
+    the process counts in it, so that a test has no baseline of it unless a limit names it alone.
+    ``needs_device``: whether it can have a value only if a device is recorded. ``overview``: words
+    of its tile at the top of a report, "" for no tile. ``live``: its cell in the live view.
     """
 
     name: str
@@ -60,6 +74,9 @@ class MetricDefinition:
     slack: float = 0.0
     is_after_warmup: bool = False
     is_of_process: bool = False
+    needs_device: bool = True
+    overview: str = ""
+    live: LiveCell | None = None
 
     @property
     def area(self) -> str:

@@ -12,6 +12,7 @@ from memscope.analysis.metrics.definition import (
     IN_NO_OTHER_RUN,
     ON_ONE_CLASS,
     DefaultLimit,
+    LiveCell,
     Measure,
     MetricDefinition,
 )
@@ -30,7 +31,9 @@ def _growth(kind: str) -> Measure:
     return lambda results: growth_slope(results.timeline, kind)
 
 
-def _growth_row(kind: str, definition: str, advice: str) -> MetricDefinition:
+def _growth_row(
+    kind: str, definition: str, advice: str, live: LiveCell | None = None
+) -> MetricDefinition:
     return MetricDefinition(
         f"growth.{kind}",
         "bytes/step",
@@ -44,6 +47,7 @@ def _growth_row(kind: str, definition: str, advice: str) -> MetricDefinition:
         ON_ONE_CLASS,
         SLACK_GROWTH,
         is_after_warmup=True,
+        live=live,
     )
 
 
@@ -59,6 +63,7 @@ MEMORY_METRICS = (
         advice="See what it held at the peak: `memscope summary RECORDING --at peak`.",
         direction="lower",
         repeats=ON_ONE_CLASS,
+        overview="most memory that the program took",
     ),
     MetricDefinition(
         "memory.peak_ratio",
@@ -71,6 +76,8 @@ MEMORY_METRICS = (
         "Hold less at the peak (smaller batches, fewer layers on the device), or raise the limit.",
         "lower",
         ON_ONE_CLASS,
+        overview="of what may be used",
+        live=LiveCell("peak, of the limit", program=3),
     ),
     MetricDefinition(
         "memory.time_until_full_s",
@@ -83,6 +90,7 @@ MEMORY_METRICS = (
         direction="higher",
         repeats=IN_NO_OTHER_RUN,
         is_after_warmup=True,
+        live=LiveCell("time until full", program=8),
     ),
 )
 
@@ -99,6 +107,8 @@ HOST_METRICS = (
         repeats=ON_ONE_CLASS,
         slack=SLACK_HOST_BYTES,
         is_of_process=True,
+        needs_device=False,
+        overview="peak host RSS",
     ),
 )
 
@@ -116,6 +126,7 @@ ALLOCATOR_METRICS = (
         ON_ONE_CLASS,
         SLACK_RATIO,
         is_after_warmup=True,
+        live=LiveCell("unused cache", program=2),
     ),
     MetricDefinition(
         "allocator.flushes_in_steps",
@@ -128,6 +139,7 @@ ALLOCATOR_METRICS = (
         "Take empty_cache() out of the loop: each call makes the next allocations slow.",
         "lower",
         is_after_warmup=True,
+        live=LiveCell("flushes in steps", program=5),
     ),
     MetricDefinition(
         "allocator.swing_ratio",
@@ -138,6 +150,7 @@ ALLOCATOR_METRICS = (
         TORCH,
         advice="Activations come and go: smaller batches, or checkpointing, lower the peak.",
         is_after_warmup=True,
+        live=LiveCell("swing within a step", program=7),
     ),
 )
 
@@ -173,11 +186,13 @@ GROWTH_METRICS = (
         "allocated",
         "slope of the floor of allocated bytes, known KV left out",
         "Something is kept from each step to the next: look for tensors in lists and closures.",
+        LiveCell("growth", program=4),
     ),
     _growth_row(
         "reserved_gap",
         "slope of the floor of reserved − allocated",
         "The cache grows without being used: sizes vary from step to step.",
+        LiveCell("cache growth", program=6),
     ),
     _growth_row(
         "outside",

@@ -41,6 +41,7 @@ OOM_METRICS = (
         (DefaultLimit("== 0"),),
         "See what was asked for, what was free and what helps: `memscope explain RECORDING`.",
         "lower",
+        needs_device=False,
     ),
     MetricDefinition(
         "oom.request_rate",
@@ -52,6 +53,7 @@ OOM_METRICS = (
         (DefaultLimit("== 0"),),
         "Give the KV cache more blocks, or admit fewer requests at once.",
         "lower",
+        needs_device=False,
     ),
 )
 

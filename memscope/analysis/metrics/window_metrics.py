@@ -7,6 +7,7 @@ import numpy as np
 from memscope.analysis.metrics.definition import (
     IN_NO_OTHER_RUN,
     DefaultLimit,
+    LiveCell,
     Measure,
     MetricDefinition,
     Results,
@@ -55,7 +56,14 @@ def _wait_ratio(results: Results) -> Measured:
 
 
 def _window_row(
-    field: str, unit: str, definition: str, moment: str, direction: str = "lower"
+    field: str,
+    unit: str,
+    definition: str,
+    moment: str,
+    direction: str = "lower",
+    *,
+    overview: str = "",
+    live: LiveCell | None = None,
 ) -> MetricDefinition:
     return MetricDefinition(
         f"residency.{field}",
@@ -66,6 +74,8 @@ def _window_row(
         WINDOW,
         advice=SMALLER,
         direction=direction,
+        overview=overview,
+        live=live,
     )
 
 
@@ -80,6 +90,8 @@ RESIDENCY_METRICS = (
         advice="Keep more layers (--keep), or another policy: --policy pinned.",
         direction="lower",
         is_after_warmup=True,
+        overview="uploaded per step",
+        live=LiveCell("uploads a step", window=3),
     ),
     MetricDefinition(
         "residency.avoidable_uploads",
@@ -93,6 +105,7 @@ RESIDENCY_METRICS = (
         "Another policy uploads less in the same memory: --policy pinned with the same peak.",
         "lower",
         is_after_warmup=True,
+        live=LiveCell("avoidable uploads", window=4),
     ),
     _window_row(
         "entries_at_step_end",
@@ -100,18 +113,22 @@ RESIDENCY_METRICS = (
         "weights ready for compute, lm_head among them",
         "the last step's end",
         "",
+        live=LiveCell("entries at end", window=5),
     ),
     _window_row(
         "peak_entries",
         "entries",
         "the most weights ready for compute at once",
         "the peak within any step",
+        live=LiveCell("peak entries", window=6),
     ),
     _window_row(
         "peak_layers",
         "layers",
         "the most layers ready for compute at once",
         "the peak within any step",
+        overview="most layers ready at once",
+        live=LiveCell("peak layers", window=9),
     ),
     _window_row("resident_bytes", "bytes", "weights ready for compute", "the last step's end"),
     _window_row("in_flight_bytes", "bytes", "weights on their way", "the last step's end"),
@@ -120,6 +137,7 @@ RESIDENCY_METRICS = (
         "bytes",
         "the most that resident, in flight and idle weights took together",
         "the peak of the recording",
+        live=LiveCell("weights held at peak", window=10),
     ),
 )
 
@@ -135,6 +153,7 @@ POOL_METRICS = (
         "Buffers are freed that are needed again: fewer geometries (--unit slab) or fewer idle.",
         "higher",
         is_after_warmup=True,
+        live=LiveCell("pool hit rate", window=7),
     ),
     MetricDefinition(
         "pool.idle_bytes",
@@ -157,6 +176,7 @@ POOL_METRICS = (
         "Reuse buffers: --allocator pool, and --unit slab where more than 128 would lie idle.",
         "lower",
         is_after_warmup=True,
+        live=LiveCell("driver calls a step", window=8),
     ),
 )
 
@@ -172,6 +192,9 @@ STEP_METRICS = (
         direction="lower",
         repeats=IN_NO_OTHER_RUN,
         is_after_warmup=True,
+        needs_device=False,
+        overview="per step, median",
+        live=LiveCell("step time", window=1, program=1),
     ),
     MetricDefinition(
         "step.wait_ratio",
@@ -184,6 +207,8 @@ STEP_METRICS = (
         direction="lower",
         repeats=IN_NO_OTHER_RUN,
         is_after_warmup=True,
+        overview="of each step waiting for uploads",
+        live=LiveCell("waiting for uploads", window=2),
     ),
     MetricDefinition(
         "upload.link_ratio",

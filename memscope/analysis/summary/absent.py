@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from memscope.analysis.metrics.metric import Metric
     from memscope.analysis.summary.summary import Summary
 
-OF_NO_DEVICE = ("host.peak_bytes", "step.duration_ms", "oom.engine_count", "oom.request_rate")
-
 
 def absent_of_device(summary: Summary) -> tuple[Metric, ...]:
     """The metrics of device memory where no device is recorded and not one of them has a value."""
@@ -19,7 +17,7 @@ def absent_of_device(summary: Summary) -> tuple[Metric, ...]:
     found = tuple(
         metric
         for name, metric in summary.metrics.items()
-        if find_definition(name) is not None and name not in OF_NO_DEVICE
+        if (definition := find_definition(name)) is not None and definition.needs_device
     )
     is_none_seen = summary.device is None and not summary.ledgers
     return found if is_none_seen and all(metric.value is None for metric in found) else ()

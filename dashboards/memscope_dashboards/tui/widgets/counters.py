@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
+from memscope.analysis.metrics.table import METRICS
 from memscope.units import format_bytes
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, Span, pad, rule, spread
@@ -17,30 +18,9 @@ from memscope_dashboards.tui.reading import (
 )
 from memscope_dashboards.tui.widgets.lines import LinesWidget
 
-COUNTERS = (
-    ("step time", "step.duration_ms"),
-    ("waiting for uploads", "step.wait_ratio"),
-    ("uploads a step", "residency.uploads_per_step"),
-    ("avoidable uploads", "residency.avoidable_uploads"),
-    ("entries at end", "residency.entries_at_step_end"),
-    ("peak entries", "residency.peak_entries"),
-    ("pool hit rate", "pool.hit_rate"),
-    ("driver calls a step", "driver.calls_per_step"),
-)
-MORE_COUNTERS = (
-    ("peak layers", "residency.peak_layers"),
-    ("weights held at peak", "residency.held_bytes"),
-)
-PROGRAM_COUNTERS = (
-    ("step time", "step.duration_ms"),
-    ("unused cache", "allocator.cache_ratio"),
-    ("peak, of the limit", "memory.peak_ratio"),
-    ("growth", "growth.allocated"),
-    ("flushes in steps", "allocator.flushes_in_steps"),
-    ("cache growth", "growth.reserved_gap"),
-    ("swing within a step", "allocator.swing_ratio"),
-    ("time until full", "memory.time_until_full_s"),
-)
+_LIVE = [(row.live, row.name) for row in METRICS if row.live is not None]
+WINDOW_METRICS = sorted((cell.window, cell.label, name) for cell, name in _LIVE if cell.window)
+PROGRAM_METRICS = sorted((cell.program, cell.label, name) for cell, name in _LIVE if cell.program)
 HELD = (
     ("host RSS", "host.rss_bytes"),
     ("KV cache", "model.kv_bytes"),
@@ -79,14 +59,14 @@ class Counters(LinesWidget):
 
 def window_cells(snapshot: Snapshot) -> Iterator[Cell]:
     """Of a program with a window."""
-    for label, name in COUNTERS + MORE_COUNTERS:
+    for _, label, name in WINDOW_METRICS:
         if can_exist(snapshot, name):
             yield label, metric_span(snapshot, name)
 
 
 def program_cells(snapshot: Snapshot) -> Iterator[Cell]:
     """Of any other: without a device, nothing of the allocator's can be."""
-    for label, name in PROGRAM_COUNTERS:
+    for _, label, name in PROGRAM_METRICS:
         is_seen = metric_value(snapshot, name) is not None
         if is_seen or (has_device(snapshot) and can_exist(snapshot, name)):
             yield label + place(snapshot, name), metric_span(snapshot, name)
