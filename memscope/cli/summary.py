@@ -119,7 +119,9 @@ def _metric_blocks(summary: Summary, note: str) -> Iterator[list[str]]:
 
 
 def _value(metric: Metric) -> str:
-    return "" if metric.value is None else value_words(metric.value, metric.unit, metric.of)
+    return (
+        "" if metric.value is None else value_words(metric.value, metric.unit, metric.device_words)
+    )
 
 
 def _shared(summaries: Sequence[Summary]) -> list[Metric]:

@@ -116,7 +116,7 @@ def _value(metric: Metric) -> str:
 
 def _place(metric: Metric) -> str:
     """Which device it is of, where the process used several."""
-    return f"<br>{escape(metric.of)}" if metric.of else ""
+    return f"<br>{escape(metric.device_words)}" if metric.device_words else ""
 
 
 def render_metrics(summary: Summary) -> str:
@@ -147,7 +147,7 @@ def _metric_row(metric: Metric) -> str:
         value_class = "value absent"
     else:
         value, value_class = _value(metric), "value"
-    words += f" Here: {metric.of}." if metric.of else ""
+    words += f" Here: {metric.device_words}." if metric.device_words else ""
     why = (
         f'<br><span class="why">{escape(_sentence(metric.reason))}</span>' if metric.reason else ""
     )

@@ -15,8 +15,8 @@ from memscope.analysis.limits.expected import BETTER, Expected, find_better
 from memscope.analysis.limits.limits import Limit
 from memscope.analysis.limits.machine_class import MachineClass
 from memscope.analysis.limits.written_value import parse_value
+from memscope.analysis.metrics.expression import parse_expression
 from memscope.analysis.metrics.metric import Metric
-from memscope.analysis.metrics.quantity import parse_quantity
 from memscope.analysis.metrics.table import find_definition
 from memscope.configuration import parse_tolerance, read_toml
 from memscope.errors import MemscopeError
@@ -209,10 +209,10 @@ def _read_kind(name: str, better: object, path: Path) -> tuple[str | None, str]:
         return row.unit, row.direction
     if row is None and better in BETTER:
         try:
-            quantity = parse_quantity(name)
+            expression = parse_expression(name)
         except MemscopeError as error:
             raise MemscopeError(f"{path}: {error.problem}", error.next_step) from None
-        return quantity.unit, str(better)
+        return expression.unit, str(better)
     raise MemscopeError(f"{path}: {name!r} is no metric that a baseline holds.", _REWRITE)
 
 

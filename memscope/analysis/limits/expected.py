@@ -11,8 +11,8 @@ from memscope.analysis.metrics.definition import (
     ON_ANY_MACHINE,
     ON_ONE_CLASS,
 )
+from memscope.analysis.metrics.expression import parse_expression
 from memscope.analysis.metrics.memory_metrics import SLACK_GROWTH, SLACK_RATIO
-from memscope.analysis.metrics.quantity import parse_quantity
 from memscope.analysis.metrics.table import MetricDefinition, find_definition
 from memscope.units import format_value
 
@@ -62,7 +62,7 @@ class Expected:
             by = format_value(room, self.unit) if is_slack else f"{share * 100:.3g} %"
             allowed = f"{allowed} {sign} {by}"
         return Limit(
-            parse_quantity(self.metric),
+            parse_expression(self.metric),
             comparison,
             self.value + room if self.better == "lower" else self.value - room,
             self.unit,

@@ -19,8 +19,8 @@ from memscope.analysis.limits.written_value import (
     parse_value,
     per_second,
 )
+from memscope.analysis.metrics.expression import MetricExpression, parse_expression
 from memscope.analysis.metrics.metric import Metric, value_words
-from memscope.analysis.metrics.quantity import Quantity, parse_quantity
 from memscope.analysis.metrics.table import (
     METRICS,
     DefaultLimit,
@@ -68,7 +68,7 @@ class Limit:
     ``is_default``: nobody wrote the value.
     """
 
-    quantity: Quantity
+    expression: MetricExpression
     comparison: str = ""
     value: float = 0.0
     unit: str = ""
@@ -80,7 +80,7 @@ class Limit:
     @property
     def metric(self) -> str:
         """The name of what it is set on, among metrics as measured."""
-        return self.quantity.name
+        return self.expression.name
 
     def is_kept_by(self, value: float) -> bool:
         """Whether ``value`` lies within the limit."""
@@ -145,17 +145,17 @@ def parse_limit(text: str, *, is_of_change: bool = False) -> Limit:
         raise MemscopeError(
             f"{text!r} is no limit.", "Write METRIC OP VALUE, like 'driver.calls_per_step == 0'."
         )
-    quantity = parse_quantity(match[1].strip())
+    expression = parse_expression(match[1].strip())
     if match[2] is None:
-        return _bare(quantity)
-    value, unit = parse_value(match[3].strip(), quantity.name, quantity.unit)
+        return _bare(expression)
+    value, unit = parse_value(match[3].strip(), expression.name, expression.unit)
     if value < 0 and unit == "bytes" and not is_of_change:
         raise MemscopeError(
-            f"{quantity.name} is a size, which is never negative.",
-            f"Write it like '{quantity.name} <= {example_value(unit)}'.",
+            f"{expression.name} is a size, which is never negative.",
+            f"Write it like '{expression.name} <= {example_value(unit)}'.",
         )
     bound = f"limit {match[2]} {match[3].strip()}"
-    return Limit(quantity, match[2], value, unit, written, bound)
+    return Limit(expression, match[2], value, unit, written, bound)
 
 
 def parse_limits(texts: Iterable[str], source: str = "") -> tuple[Limit, ...]:
@@ -234,14 +234,14 @@ def measured_limits(processes: Iterable[Sequence[Verdict]]) -> frozenset[str]:
     )
 
 
-def _bare(quantity: Quantity) -> Limit:
-    definition = find_definition(quantity.name) if quantity.is_metric else None
+def _bare(expression: MetricExpression) -> Limit:
+    definition = find_definition(expression.name) if expression.is_metric else None
     if definition is None or not definition.limits:
         raise MemscopeError(
-            f"{quantity.name} has no default limit.",
-            f"Write one, like '{quantity.name} <= {example_value(quantity.unit)}'.",
+            f"{expression.name} has no default limit.",
+            f"Write one, like '{expression.name} <= {example_value(expression.unit)}'.",
         )
-    return Limit(quantity, text=quantity.name)
+    return Limit(expression, text=expression.name)
 
 
 def _parse_from(text: str, source: str) -> Limit:
@@ -275,7 +275,7 @@ def _judge_one(metrics: Mapping[str, Metric], limit: Limit, *, is_named: bool) -
     if is_per_second(limit.unit) and is_a_step and metric.value is not None:
         metric = Metric(metric.name, None, metric.unit, _A_SECOND_OF_STEPS)
     verdict, reason = _compare(metric, limit)
-    advice = _advice(limit.quantity) if verdict in (Outcome.WARN, Outcome.FAIL) else ""
+    advice = _advice(limit.expression) if verdict in (Outcome.WARN, Outcome.FAIL) else ""
     return Verdict(
         limit.text,
         limit.metric,
@@ -286,17 +286,17 @@ def _judge_one(metrics: Mapping[str, Metric], limit: Limit, *, is_named: bool) -
         advice,
         is_named,
         limit.bound,
-        metric.of,
+        metric.device_words,
         metric.device,
     )
 
 
-def _advice(quantity: Quantity) -> str:
+def _advice(expression: MetricExpression) -> str:
     """What the table says; of readings and ratios where to look."""
-    definition = find_definition(quantity.name) if quantity.is_metric else None
+    definition = find_definition(expression.name) if expression.is_metric else None
     if definition is not None:
         return definition.advice
-    terms = [term for term in (quantity.over, quantity.under) if term is not None]
+    terms = [term for term in (expression.over, expression.under) if term is not None]
     is_growth = any(term.statistic == "growth" for term in terms)
     return _SEE_GROWTH if is_growth else _SEE_PEAK
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from memscope.analysis.metrics.memory import find_device, find_devices
 from memscope.analysis.metrics.metric import (
-    Highest,
+    DeviceValue,
     Measured,
     Missing,
     Negligible,
@@ -28,7 +28,7 @@ LEAST_GAP_SHARE = 0.01
 NOT_SAMPLED = Missing("torch's allocator counters are not sampled")
 
 
-def cache_ratio(timeline: Timeline) -> Highest | Missing | Negligible:
+def cache_ratio(timeline: Timeline) -> DeviceValue | Missing | Negligible:
     """(reserved − allocated) / reserved, median of the readings within steps after warm-up.
 
     Of several devices the highest of those whose gap matters, where there are any.
@@ -73,7 +73,7 @@ def _least_gap(timeline: Timeline, index: int) -> int:
     return max(LEAST_GAP_BYTES, round(LEAST_GAP_SHARE * (total or 0)))
 
 
-def rounding_ratio(timeline: Timeline) -> Highest | Missing:
+def rounding_ratio(timeline: Timeline) -> DeviceValue | Missing:
     """(allocated − requested) / allocated, the last reading."""
     missing = _missing(timeline)
     if missing is not None:
@@ -88,7 +88,7 @@ def rounding_ratio(timeline: Timeline) -> Highest | Missing:
     return highest_of(found)
 
 
-def swing_ratio(timeline: Timeline) -> Highest | Missing:
+def swing_ratio(timeline: Timeline) -> DeviceValue | Missing:
     """(most − least allocated within a step) / most, median of steps that were read often."""
     missing = _missing(timeline)
     if missing is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from memscope.analysis.metrics.metric import Highest, Measured, Negligible
+from memscope.analysis.metrics.metric import DeviceValue, Measured, Negligible
 from memscope.analysis.metrics.residency import Residency
 from memscope.analysis.metrics.weight_pool import WeightPool
 from memscope.analysis.timeline.timeline import Timeline
@@ -25,7 +25,7 @@ class Results:
     weight_pool: WeightPool
 
 
-Measure = Callable[[Results], Measured | Negligible | Highest]
+Measure = Callable[[Results], Measured | Negligible | DeviceValue]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from memscope.analysis.limits.written_value import per_second
 from memscope.analysis.metrics.memory import find_device, find_devices
-from memscope.analysis.metrics.metric import Highest, Missing, Negligible, highest_of
+from memscope.analysis.metrics.metric import DeviceValue, Missing, Negligible, lowest_of
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.units import format_seconds
@@ -81,13 +81,13 @@ def fastest_growth(timeline: Timeline, kind: str) -> tuple[int, Growth] | None:
     return max(found, key=lambda each: (each[1].is_large, each[1].slope), default=None)
 
 
-def growth_slope(timeline: Timeline, kind: str) -> Highest | Missing | Negligible:
+def growth_slope(timeline: Timeline, kind: str) -> DeviceValue | Missing | Negligible:
     """The metric: bytes a step. Negligible where all of it is a small share of the level."""
     found = fastest_growth(timeline, kind)
     if found is None:
         return _missing(timeline, kind)
     device, growth = found
-    slope = Highest(growth.slope, device, len(timeline.counters))
+    slope = DeviceValue(growth.slope, device, len(timeline.counters))
     if growth.slope > SMALL_BYTES and not growth.is_large:
         return Negligible(slope, f"too small to matter: {growth.share:.2%} over the run")
     return slope
@@ -149,7 +149,7 @@ def theil_sen(x: Floats, y: Floats) -> tuple[float, float]:
     return float(np.median(slopes)), float((slopes > 0).mean())
 
 
-def time_until_full(timeline: Timeline) -> Highest | Missing:
+def time_until_full(timeline: Timeline) -> DeviceValue | Missing:
     """Free bytes over all growth together, in seconds; of the device that is full first."""
     growths = [found for kind in KINDS for found in analyse_growth(timeline, kind).items()]
     if not growths:
@@ -167,7 +167,7 @@ def time_until_full(timeline: Timeline) -> Highest | Missing:
     }
     if not seconds:
         return Missing("the device's free bytes are not recorded")
-    return replace(highest_of(seconds, is_lowest=True), devices=len(timeline.counters))
+    return replace(lowest_of(seconds), devices=len(timeline.counters))
 
 
 def _after_warmup(timeline: Timeline, series: Series) -> tuple[Floats, Floats]:

@@ -7,10 +7,17 @@ from dataclasses import replace
 
 from memscope.analysis.limits.limits import Limit
 from memscope.analysis.limits.written_value import per_step
+from memscope.analysis.metrics.expression import MetricExpression, Term
 from memscope.analysis.metrics.growth import measure_growth, unit_measured
 from memscope.analysis.metrics.memory import find_device
-from memscope.analysis.metrics.metric import Highest, Metric, Missing, highest_of, make_metric
-from memscope.analysis.metrics.quantity import Quantity, Term
+from memscope.analysis.metrics.metric import (
+    DeviceValue,
+    Metric,
+    Missing,
+    highest_of,
+    lowest_of,
+    make_metric,
+)
 from memscope.analysis.metrics.table import metrics
 from memscope.analysis.timeline.reading_fold import DeviceReadings
 from memscope.analysis.timeline.reading_names import BY_NAME
@@ -25,8 +32,8 @@ def measure(timeline: Timeline, limits: Sequence[Limit] = ()) -> dict[str, Metri
     """Every metric of the table, and what else ``limits`` name, by ``Limit.metric``."""
     found = metrics(timeline)
     for limit in limits:
-        if not limit.quantity.is_metric and limit.metric not in found:
-            measured = _measure_quantity(timeline, limit.quantity, found)
+        if not limit.expression.is_metric and limit.metric not in found:
+            measured = _measure_expression(timeline, limit.expression, found)
             unit = limit.unit
             if measured.value is not None:
                 unit = unit_measured(timeline, per_step(unit))
@@ -34,13 +41,13 @@ def measure(timeline: Timeline, limits: Sequence[Limit] = ()) -> dict[str, Metri
     return found
 
 
-def _measure_quantity(
-    timeline: Timeline, quantity: Quantity, found: Mapping[str, Metric]
+def _measure_expression(
+    timeline: Timeline, expression: MetricExpression, found: Mapping[str, Metric]
 ) -> Metric:
-    over = _measure_term(timeline, quantity.over, found)
-    if quantity.under is None or over.value is None:
+    over = _measure_term(timeline, expression.over, found)
+    if expression.under is None or over.value is None:
         return over
-    under = _measure_term(timeline, quantity.under, found)
+    under = _measure_term(timeline, expression.under, found)
     return under if under.value is None else _divide(over, under)
 
 
@@ -51,7 +58,7 @@ def _divide(over: Metric, under: Metric) -> Metric:
         return make_metric(over.name, "ratio", Missing(f"{under.name} is 0"))
     places = dict.fromkeys(filter(None, (over.device, under.device)))
     of = " / ".join(places) or None
-    return Metric(over.name, over.value / under.value, "ratio", device=of, of=of)
+    return Metric(over.name, over.value / under.value, "ratio", device=of, device_words=of)
 
 
 def _measure_term(timeline: Timeline, term: Term, found: Mapping[str, Metric]) -> Metric:
@@ -68,7 +75,7 @@ def _measure_term(timeline: Timeline, term: Term, found: Mapping[str, Metric]) -
 
 def measure_statistic(
     timeline: Timeline, reading_name: str, statistic: str, device: int | None = None
-) -> Highest | Missing:
+) -> DeviceValue | Missing:
     """One statistic of a reading; of several devices the highest, of "min" the lowest.
 
     Peak, min and end are those of all readings, and exact; a peak takes the register in as well,
@@ -89,9 +96,7 @@ def measure_statistic(
         found = {place: each.percentile(share) for place, each in inside.items()}
         return highest_of(found) if found else Missing(NO_STEP_AFTER_WARMUP)
     if statistic == "min":
-        return highest_of(
-            {place: each.series.floor for place, each in known.items()}, is_lowest=True
-        )
+        return lowest_of({place: each.series.floor for place, each in known.items()})
     return highest_of({place: each.series.latest for place, each in known.items()})
 
 
@@ -114,7 +119,7 @@ def _on_device(
     return {-1: readings[-1]} if device == 0 and -1 in readings else {}
 
 
-def _fastest(timeline: Timeline, known: dict[int, DeviceReadings]) -> Highest | Missing:
+def _fastest(timeline: Timeline, known: dict[int, DeviceReadings]) -> DeviceValue | Missing:
     growths = {place: measure_growth(timeline, each.series) for place, each in known.items()}
     slopes = {
         place: growth.slope for place, growth in growths.items() if not isinstance(growth, Missing)

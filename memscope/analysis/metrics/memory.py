@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memscope.analysis.metrics.metric import Highest, Measured, Missing, highest_of
+from memscope.analysis.metrics.metric import DeviceValue, Measured, Missing, highest_of
 from memscope.analysis.timeline.facts import Device, read_devices
 from memscope.analysis.timeline.readings import MAX_BYTES
 from memscope.analysis.timeline.series import Series
@@ -24,7 +24,7 @@ def find_device(timeline: Timeline) -> Device | None:
     return next(iter(find_devices(timeline).values()), None)
 
 
-def peak_bytes(timeline: Timeline) -> Highest | Missing:
+def peak_bytes(timeline: Timeline) -> DeviceValue | Missing:
     """The most this process held on one device: torch's reserved bytes, and what driver calls took.
 
     On a host device what it handed out.
@@ -33,7 +33,7 @@ def peak_bytes(timeline: Timeline) -> Highest | Missing:
     return peaks if isinstance(peaks, Missing) else highest_of(peaks)
 
 
-def peak_ratio(timeline: Timeline) -> Highest | Missing:
+def peak_ratio(timeline: Timeline) -> DeviceValue | Missing:
     """The most held on one device over what may be used of that device."""
     peaks = _own_peaks(timeline)
     if isinstance(peaks, Missing):

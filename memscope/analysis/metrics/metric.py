@@ -4,67 +4,77 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from memscope.units import format_value
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why a metric has no value: nothing measured it, or it does not apply to this run."""
+    """Why a metric has no value: nothing measured it, or it does not apply to this program."""
 
     reason: str
     is_applicable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Highest:
-    """A value of one device: the highest of those that the process used, where it used several.
+class Extreme(StrEnum):
+    """Which of several devices a value is of."""
 
-    ``is_lowest``: the lowest of them instead.
-    """
+    HIGHEST = "highest"
+    LOWEST = "lowest"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceValue:
+    """A value of one device: the highest or lowest of all ``devices`` that the process used."""
 
     value: float
     device: int
     devices: int
-    is_lowest: bool = False
+    extreme: Extreme = Extreme.HIGHEST
 
     @property
     def place(self) -> str | None:
-        """The device, where there are several."""
+        """The device ("cuda:1"); None if there is only one."""
         return f"cuda:{self.device}" if self.devices > 1 else None
 
     @property
-    def of(self) -> str | None:
-        """The same in words."""
-        rank = "lowest" if self.is_lowest else "highest"
-        return f"{self.place}, the {rank} of {self.devices} GPUs" if self.place else None
+    def device_words(self) -> str | None:
+        """The device in words ("cuda:1, the highest of 2 GPUs"); None if there is only one."""
+        return f"{self.place}, the {self.extreme} of {self.devices} GPUs" if self.place else None
 
 
 @dataclass(frozen=True, slots=True)
 class Negligible:
-    """A value that no default limit judges, and why: what it is a ratio of is too small."""
+    """A value that default limits do not judge, because what it stands for is too small."""
 
-    value: Highest
+    value: DeviceValue
     reason: str
 
 
-def highest_of(values: Mapping[int, float], *, is_lowest: bool = False) -> Highest:
-    """The highest of device → value, or the lowest; the first of equals."""
-    choose = min if is_lowest else max
-    found = on_devices(values, is_lowest=is_lowest)
-    device = choose(found, key=lambda each: found[each])
-    return Highest(found[device], device, len(found), is_lowest)
+def highest_of(values: Mapping[int, float]) -> DeviceValue:
+    """The highest of device → value; the first of equals."""
+    known = on_devices(values)
+    device = max(known, key=lambda each: known[each])
+    return DeviceValue(known[device], device, len(known))
 
 
-def on_devices(values: Mapping[int, float], *, is_lowest: bool = False) -> dict[int, float]:
-    """Device → value, where what was read without a device, −1, is of the first."""
+def lowest_of(values: Mapping[int, float]) -> DeviceValue:
+    """The lowest of device → value; the first of equals."""
+    known = on_devices(values, Extreme.LOWEST)
+    device = min(known, key=lambda each: known[each])
+    return DeviceValue(known[device], device, len(known), Extreme.LOWEST)
+
+
+def on_devices(values: Mapping[int, float], extreme: Extreme = Extreme.HIGHEST) -> dict[int, float]:
+    """Device → value. What was read without a device (−1) counts for the first one."""
     first = next((device for device in values if device >= 0), 0)
-    choose = min if is_lowest else max
-    found: dict[int, float] = {}
+    choose = max if extreme == Extreme.HIGHEST else min
+    known: dict[int, float] = {}
     for place, value in values.items():
         device = place if place >= 0 else first
-        found[device] = choose(value, found.get(device, value))
-    return found
+        known[device] = choose(value, known.get(device, value))
+    return known
 
 
 Measured = float | Missing
@@ -72,11 +82,11 @@ Measured = float | Missing
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """``value`` in ``unit``; None where it has none, and ``reason`` says why.
+    """``value`` in ``unit``. If it is None, ``reason`` says why.
 
-    A metric that does not apply (``is_applicable`` False) is no failure to measure it. One that is
-    negligible has a value and a reason why defaults do not judge it. ``device`` and ``of``: the one
-    that it is of ("cuda:1"), and in words, where the process used several.
+    ``is_applicable`` False: it cannot be measured on such a program, which is no failure.
+    ``is_negligible``: it has a value, and ``reason`` says why default limits do not judge it.
+    ``device`` ("cuda:1") and ``device_words``: whose value it is, if the process used several GPUs.
     """
 
     name: str
@@ -86,19 +96,19 @@ class Metric:
     is_applicable: bool = True
     is_negligible: bool = False
     device: str | None = None
-    of: str | None = None
+    device_words: str | None = None
 
 
-def value_words(value: float, unit: str, of: str | None) -> str:
-    """A value that is there, for people, with the device that it is ``of``."""
-    return format_value(value, unit) + (f" ({of})" if of else "")
+def value_words(value: float, unit: str, device_words: str | None) -> str:
+    """A value for people, with the device in brackets if there are several."""
+    return format_value(value, unit) + (f" ({device_words})" if device_words else "")
 
 
-def make_metric(name: str, unit: str, measured: Measured | Negligible | Highest) -> Metric:
-    """The metric of what was measured, or of why not."""
-    if isinstance(measured, Highest):
+def make_metric(name: str, unit: str, measured: Measured | Negligible | DeviceValue) -> Metric:
+    """The metric of a measured value, or of the reason why there is none."""
+    if isinstance(measured, DeviceValue):
         value = float(measured.value)
-        return Metric(name, value, unit, device=measured.place, of=measured.of)
+        return Metric(name, value, unit, device=measured.place, device_words=measured.device_words)
     if isinstance(measured, Negligible):
         metric = make_metric(name, unit, measured.value)
         return replace(metric, reason=measured.reason, is_negligible=True)

@@ -18,7 +18,7 @@ from memscope.analysis.metrics.growth import (
     time_until_full,
     unit_measured,
 )
-from memscope.analysis.metrics.metric import Highest, Missing, Negligible
+from memscope.analysis.metrics.metric import DeviceValue, Missing, Negligible
 from memscope.analysis.summary.sentence import Sentence, SentenceKind
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.facts import Fact
@@ -41,7 +41,7 @@ def write_allocator_sentences(timeline: Timeline) -> Iterator[Sentence]:
 def _leaks(timeline: Timeline) -> Iterator[Sentence]:
     full = time_until_full(timeline)
     until = ""
-    if isinstance(full, Highest):
+    if isinstance(full, DeviceValue):
         until = f"; {full.place or 'the device'} is full in {format_seconds(full.value)}"
     for device, growth in _plain_growth(timeline, "allocated"):
         less_kv = ", known KV left out" if "model.kv_bytes" in timeline.series else ""

@@ -144,7 +144,7 @@ def summarize(
 
 def _metric(metric: Metric) -> dict[str, Any]:
     if metric.value is not None:
-        of = {"of": metric.of} if metric.of else {}
+        of = {"of": metric.device_words} if metric.device_words else {}
         return {"value": metric.value, "unit": metric.unit} | of
     return {
         "value": None,

@@ -38,7 +38,7 @@ def metric_lines(metric: Metric, width: int) -> list[Line]:
     name = (clean(metric.name, 120), "text")
     definition = find_definition(metric.name)
     text = definition.definition if definition is not None else ""
-    text += f" ({metric.of})" if metric.of else ""
+    text += f" ({metric.device_words})" if metric.device_words else ""
     text += f" ({metric.reason})" if metric.reason else ""
     head = spread((name,), ((metric_text(metric), role),), width)
     return [head, *paragraph(clean(text, 400), "dim", width, indent=2)]

@@ -29,7 +29,7 @@ def test_peak_is_that_of_the_highest_device_and_says_so() -> None:
     found = summary_of(*rows, limit="memory.peak_bytes <= 8 GiB")
     peak, ratio = found.metrics["memory.peak_bytes"], found.metrics["memory.peak_ratio"]
     assert (peak.value, peak.device) == (20 * GIB, "cuda:1")
-    assert (ratio.value, ratio.of) == (0.25, "cuda:1, the highest of 2 GPUs")
+    assert (ratio.value, ratio.device_words) == (0.25, "cuda:1, the highest of 2 GPUs")
     assert found.verdicts[0].sentence == (
         "memory.peak_bytes = 20.0 GiB (cuda:1, the highest of 2 GPUs), limit <= 8 GiB"
     )
@@ -61,7 +61,7 @@ def test_registers_and_driver_calls_are_of_their_device() -> None:
 def test_one_device_needs_no_name_whichever_it_is() -> None:
     found = summary_of(card(0), card(3, 40 * GIB), held(0, 0), held(3, 20 * GIB))
     peak = found.metrics["memory.peak_bytes"]
-    assert (peak.value, peak.of) == (20 * GIB, None)
+    assert (peak.value, peak.device_words) == (20 * GIB, None)
     assert found.metrics["memory.peak_ratio"].value == 0.5
     assert found.device_peaks == {3: 20 * GIB}
 

@@ -158,10 +158,10 @@ def test_growth_and_the_allocator_name_their_device_among_several() -> None:
     for name in NAMED:
         values = [first[name].value, second[name].value]
         assert None not in values, name
-        assert first[name].of is None, "one device needs no name"
+        assert first[name].device_words is None, "one device needs no name"
         place = f"cuda:{values.index(max(values))}"
         assert (found[name].value, found[name].device) == (max(values), place), name
-        assert found[name].of == f"{place}, the highest of 2 GPUs"
+        assert found[name].device_words == f"{place}, the highest of 2 GPUs"
     assert found["growth.allocated"].device == "cuda:1"
     assert found["allocator.swing_ratio"].device == "cuda:0"
 
@@ -169,7 +169,7 @@ def test_growth_and_the_allocator_name_their_device_among_several() -> None:
 def test_a_value_too_small_to_matter_names_its_device() -> None:
     small = run_program(600, flat(GIB), flat(GIB + 90 * MIB))
     found = metrics(fold(in_order(STEADY, on_device(1, small))))["allocator.cache_ratio"]
-    assert (found.is_negligible, found.of) == (True, "cuda:0, the highest of 2 GPUs")
+    assert (found.is_negligible, found.device_words) == (True, "cuda:0, the highest of 2 GPUs")
     assert found.reason == "too small to matter: 100 MiB"
 
 
@@ -216,7 +216,7 @@ def test_the_device_that_is_full_first_is_named():
     found = metrics(fold(rows))["memory.time_until_full_s"]
     left = 10 * GIB - 595 * MIB
     assert found.value == pytest.approx(left / MIB * 0.02, rel=0.01)
-    assert found.of == "cuda:1, the lowest of 2 GPUs"
+    assert found.device_words == "cuda:1, the lowest of 2 GPUs"
     assert "cuda:1 is full in" in sentences(rows)
     alone = metrics(fold(in_order(STEADY, on_device(1, tight))))["memory.time_until_full_s"]
     assert (alone.value, alone.device) == (found.value, "cuda:1"), "the other does not grow"

@@ -38,7 +38,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class MetricExpression:
     """``over`` alone, or ``over`` divided by ``under``."""
 
     over: Term
@@ -60,11 +60,11 @@ class Quantity:
         return self.under is None and not self.over.reading_name
 
 
-def parse_quantity(text: str) -> Quantity:
+def parse_expression(text: str) -> MetricExpression:
     """What ``text`` names. Raises MemscopeError."""
     parts = [_parse_term(part.strip()) for part in _SLASH.split(text)]
     if len(parts) == 1:
-        return Quantity(parts[0])
+        return MetricExpression(parts[0])
     if len(parts) > 2:
         raise MemscopeError(f"{text!r} has more than one /.", "Write a ratio of two: A / B.")
     over, under = parts
@@ -74,7 +74,7 @@ def parse_quantity(text: str) -> Quantity:
             f"{under.unit or 'counts'}.",
             "Divide two of one unit.",
         )
-    return Quantity(over, under)
+    return MetricExpression(over, under)
 
 
 def _parse_term(text: str) -> Term:
