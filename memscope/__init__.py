@@ -35,12 +35,12 @@ _HOMES = {
 
 
 def __dir__() -> list[str]:
-    """What is there for others: completion finds names before they are first used."""
+    """The public names, so that completion finds them before their first use."""
     return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is named when it is first used: ``import memscope`` loads no pyarrow."""
+    """Import a public name at its first use: ``import memscope`` loads no pyarrow."""
     if name not in _HOMES:
         raise AttributeError(f"module 'memscope' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,10 +1,10 @@
-"""``python -m memscope``, and the command ``memscope``: little is loaded before Ctrl+C is ours."""
+"""``python -m memscope`` and the command ``memscope``. Imports little before Ctrl+C is handled."""
 
 import sys
 
 
 def main() -> int:
-    """Run the command line; its exit code."""
+    """Run the command line and return its exit code."""
     try:
         from memscope.cli import main as run
 

@@ -1,6 +1,6 @@
-"""A file that appears once all of it is written; what lies there is replaced where that is asked.
+"""Writes a file so that it appears only when it is complete, and replaces another only if asked.
 
-A symbolic link stays one: what it leads to is written.
+A symbolic link stays; the file it leads to is written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ NAME_CHARACTERS = 50  # of an unfinished file: of four bytes each they still mak
 
 @contextlib.contextmanager
 def appearing(path: Path, *, force: bool) -> Iterator[Path]:
-    """A name to write to, which becomes ``path`` once all is written. Raises MemscopeError."""
+    """Yields a name to write to. It becomes ``path`` when the block ends well. Raises
+    MemscopeError.
+    """
     with writing(path):
         target = _target(path)
         # A name that nobody can know before, so that no link of theirs waits there.
@@ -40,7 +42,7 @@ def appearing(path: Path, *, force: bool) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the system says against writing ``path`` is raised as MemscopeError."""
+    """Turns OSErrors from writing ``path`` into MemscopeErrors."""
     try:
         yield
     except OSError as error:
@@ -48,43 +50,45 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def unwritable(path: Path, error: OSError) -> MemscopeError:
-    """What to raise where ``error`` came of writing ``path``."""
+    """The MemscopeError for an OSError from writing ``path``."""
     is_long = error.errno == errno.ENAMETOOLONG
     return MemscopeError(
         f"{path} cannot be written ({error.strerror or error}).",
-        "Name it shorter." if is_long else "Name a folder with room that you may write to.",
+        "Choose a shorter name."
+        if is_long
+        else "Choose a folder that you may write to and that has space.",
     )
 
 
 def check_free(path: Path, *, force: bool, to_force: str = "--force") -> None:
-    """Raises MemscopeError where nothing may be written at ``path``.
+    """Raise MemscopeError if ``path`` cannot be written.
 
-    ``to_force``: how its reader would write that it may be overwritten.
+    ``to_force``: how the user asks to overwrite a file, for the message.
     """
     with writing(path):
         if path.is_dir():
             raise MemscopeError(f"{path} is a folder.", "Name a file in it.")
         if path.exists() and not path.is_file():  # /dev/null, say: --force must not replace it
-            raise MemscopeError(f"{path} is no ordinary file.", "Name a new file.")
+            raise MemscopeError(f"{path} is not a regular file.", "Name a new file.")
         if path.exists() and not force:
             raise MemscopeError(
                 f"{path} exists.", f"Name another file, or overwrite it with {to_force}."
             )
         if _target(path).is_symlink():
-            raise MemscopeError(f"{path} is a link that leads to itself.", "Name another file.")
+            raise MemscopeError(f"{path} is a link to itself.", "Name another file.")
         _check_folder(path)
 
 
 def _check_folder(path: Path) -> None:
     folder = _target(path).parent
     if folder.exists() and not folder.is_dir():
-        raise MemscopeError(f"{folder} is no folder.", "Name another place.")
+        raise MemscopeError(f"{folder} is not a folder.", "Name another place.")
     if not folder.is_dir():
-        raise MemscopeError(f"There is no folder {folder}.", f"Make it: mkdir -p {folder}")
+        raise MemscopeError(f"The folder {folder} does not exist.", f"Create it: mkdir -p {folder}")
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _target(path: Path) -> Path:
-    """What is written: what a link leads to, also where that is not there yet."""
+    """The file that is written: the target of a link, even if it does not exist yet."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path

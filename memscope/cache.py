@@ -11,14 +11,14 @@ from memscope.errors import MemscopeError
 
 
 def cache_folder() -> Path:
-    """MEMSCOPE_CACHE_DIR, or the platform's own place; made if missing."""
+    """MEMSCOPE_CACHE_DIR, or the platform's cache folder. Created if missing."""
     named = os.environ.get("MEMSCOPE_CACHE_DIR")
     folder = Path(named) if named else Path(platformdirs.user_cache_dir("memscope"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MemscopeError(
-            f"The cache folder {folder} cannot be made ({error.strerror}).",
-            "Set MEMSCOPE_CACHE_DIR to a folder that can be written.",
+            f"The cache folder {folder} cannot be created ({error.strerror}).",
+            "Set MEMSCOPE_CACHE_DIR to a folder that you may write to.",
         ) from None
     return folder

@@ -1,8 +1,8 @@
-"""The exceptions that reach the user as a sentence and a next step."""
+"""Exceptions that reach the user as one sentence and a next step."""
 
 
 class MemscopeError(Exception):
-    """A mistake that the user can mend: what is wrong, and what to do next."""
+    """A mistake that the user can fix: what is wrong, and what to do next."""
 
     exit_code = 2
 

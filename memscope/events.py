@@ -1,7 +1,7 @@
 """The vocabulary of a recording: every kind of event, every column and its unit.
 
-This is the only place where they are named. A kind is stored as its number. The names travel in
-each file, so a kind from a newer version still has a name.
+They are named only here. A file holds a kind as its number, and the names of its kinds, so that a
+kind of a newer version still has a name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class Kind(IntEnum):
-    """What happened. New kinds are added at the end: the number is what a file holds."""
+    """What happened. Add new kinds at the end: files hold the numbers."""
 
     FACT = 0
     STEP = 1
@@ -49,7 +49,7 @@ class Kind(IntEnum):
     DROPPED = 33
 
 
-# Never replaced by sums a step and kind: they are rare, and a view without them would be wrong.
+# Never replaced by sums per step and kind: they are rare, and a view without them would be wrong.
 NEVER_SUMMED = frozenset(
     (Kind.FACT, Kind.STEP, Kind.OOM, Kind.MARK, Kind.PHASE, Kind.SEGMENT, Kind.BLOCK)
 )
@@ -77,7 +77,7 @@ KINDS = tuple(kind.name.lower() for kind in Kind)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the file. ``absent`` is what a reader's array holds where there is no value."""
+    """One column of the file. ``absent``: what a reader's array holds if there is no value."""
 
     name: str
     type: str
@@ -88,17 +88,17 @@ class Column:
 # In the order of a row as the recorder appends it: what is passed most often comes first.
 COLUMNS = (
     Column("t_ns", "int64", None, "ns since the recording started"),
-    Column("kind", "int8", None, "position in the file's list of kinds"),
-    Column("step", "int64", -1, "step, -1 outside of one"),
-    Column("layer", "int32", -1, "layer, -1 where none"),
+    Column("kind", "int8", None, "index into the list of kinds in the file"),
+    Column("step", "int64", -1, "step, -1 if outside a step"),
+    Column("layer", "int32", -1, "layer, -1 if none"),
     Column("name", "string", None, ""),
     Column("bytes", "int64", -1, "bytes"),
     Column("duration_ns", "int64", -1, "ns"),
-    Column("value", "float64", float("nan"), "as the reading says"),
+    Column("value", "float64", float("nan"), "unit of the reading"),
     Column("data", "string", None, "JSON"),
-    Column("address", "uint64", 0, "address"),
-    Column("device", "int16", -1, "device index, -1 for the host or none"),
-    Column("stream", "int64", -1, "stream, -1 where none"),
-    Column("request", "int64", -1, "request, -1 where none"),
-    Column("thread", "int64", -1, "thread that emitted"),
+    Column("address", "uint64", 0, "address, 0 if none"),
+    Column("device", "int16", -1, "device index, -1 for the host or if none"),
+    Column("stream", "int64", -1, "stream, -1 if none"),
+    Column("request", "int64", -1, "request, -1 if none"),
+    Column("thread", "int64", -1, "id of the thread"),
 )

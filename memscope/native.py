@@ -1,6 +1,6 @@
-"""C compiled once for this machine and kept in the cache, in a folder that is the user's alone.
+"""Compiles C code once for this machine and keeps it in the cache, in a folder of this user alone.
 
-What lies there is loaded into the process: nobody else may be able to put it there.
+The result is loaded into the process, so nobody else may be able to write there.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ BUILD_SECONDS = 120
 
 
 def build(source: Path, flags: Sequence[str], *, tuned_for: bytes = b"") -> Path:
-    """The shared library of a C file, compiled if it is not there yet.
+    """The shared library of a C file. Compiles it if that has not been done. Raises MemscopeError.
 
-    ``tuned_for``: the processor, where the flags tune the code to it. Raises MemscopeError.
+    ``tuned_for``: the processor, if ``flags`` tune the code for it.
     """
     words = [source.read_bytes(), " ".join(flags).encode(), platform.machine().encode()]
     digest = hashlib.sha256(b"\0".join([*words, tuned_for])).hexdigest()[:16]
@@ -36,14 +36,14 @@ def build(source: Path, flags: Sequence[str], *, tuned_for: bytes = b"") -> Path
             _compile(source, flags, target)
         except OSError as error:
             raise MemscopeError(
-                f"{target} cannot be made ({error.strerror}).",
-                "Make room there, or set MEMSCOPE_CACHE_DIR to another folder.",
+                f"{target} cannot be created ({error.strerror}).",
+                "Free space there, or set MEMSCOPE_CACHE_DIR to another folder.",
             ) from None
     return target
 
 
 def find_compiler() -> list[str]:
-    """The command of a C compiler. Raises MemscopeError where there is none."""
+    """The command of a C compiler. Raises MemscopeError if there is none."""
     try:
         named = shlex.split(os.environ.get("CC", ""))
     except ValueError:  # a quotation without an end
@@ -53,20 +53,20 @@ def find_compiler() -> list[str]:
     found = next((path for name in COMPILERS if (path := shutil.which(name))), None)
     if found is None:
         raise MemscopeError(
-            "No C compiler is here.", "Install one (apt install gcc), or name it in CC."
+            "There is no C compiler.", "Install one (apt install gcc), or set CC to its command."
         )
     return [found]
 
 
 def private_folder() -> Path:
-    """Where compiled code lies in the cache. Raises MemscopeError where others may write there."""
+    """Folder for compiled code. Raises MemscopeError if other users can write there."""
     folder = cache_folder() / f"native-{os.geteuid()}"
     next_step = "Set MEMSCOPE_CACHE_DIR to a folder of your own."
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
     except OSError as error:
-        raise MemscopeError(f"{folder} cannot be made ({error.strerror}).", next_step) from None
+        raise MemscopeError(f"{folder} cannot be created ({error.strerror}).", next_step) from None
     is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
     if not is_own or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise MemscopeError(f"{folder} can be written by other users.", next_step)
@@ -74,7 +74,7 @@ def private_folder() -> Path:
 
 
 def _compile(source: Path, flags: Sequence[str], target: Path) -> None:
-    """By rename: another process may build it at the same moment."""
+    """Compile, then rename: another process may build the same file at this moment."""
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         made = Path(scratch, target.name)
         command = [*find_compiler(), *flags, str(source), "-o", str(made)]
@@ -89,9 +89,9 @@ def _compile(source: Path, flags: Sequence[str], target: Path) -> None:
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             problem = f"The compiler {command[0]} does not run ({error})."
-            raise MemscopeError(problem, "Name another one in CC.") from None
+            raise MemscopeError(problem, "Set CC to another compiler.") from None
         if run.returncode or not made.exists():
             said = (run.stderr.strip().splitlines() or [f"code {run.returncode}"])[-1]
             problem = f"The compiler {command[0]} cannot compile {source.name} ({said[:200]})."
-            raise MemscopeError(problem, "Name another one in CC.")
+            raise MemscopeError(problem, "Set CC to another compiler.")
         made.replace(target)

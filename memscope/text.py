@@ -1,4 +1,4 @@
-"""Text that strangers wrote, made safe for a terminal."""
+"""Text from unknown sources, made safe for a terminal."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class ListRecorder:
 
     def sample(
         self,
-        reading_name: str,
+        name: str,
         *,
         bytes: int | None = None,
         value: float | None = None,
@@ -61,7 +61,7 @@ class ListRecorder:
         layer: int = -1,
         device: int = -1,
     ) -> None:
-        fields = {"name": reading_name, "bytes": bytes, "value": value, "device": device}
+        fields = {"name": name, "bytes": bytes, "value": value, "device": device}
         self.emit(Kind.SAMPLE, step, layer, **fields)
 
     def of(self, *kinds: int) -> Iterator[Row]:

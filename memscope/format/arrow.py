@@ -1,8 +1,8 @@
-"""pyarrow for the recorder, imported so that it starts no thread in the program.
+"""pyarrow, imported so that it starts no thread in the program.
 
-A process of one thread may fork as it likes; Python 3.12 warns of any other. Arrow's jemalloc,
-which is not its default allocator, starts one as it is loaded, unless its own variable says
-otherwise; its pool of threads starts where an option lets it.
+A process with one thread may fork as it likes; Python 3.12 warns of any other. Arrow's jemalloc
+starts a thread when it is loaded, though it is not the default allocator, unless its own variable
+says otherwise. Arrow's thread pool starts only if an option allows it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,6 @@ _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def decode_batch(opening: bytes, message: bytes) -> pa.RecordBatch:
-    """The batch of ``message``, of a stream that begins with ``opening``."""
+    """The batch in ``message``, from a stream that begins with ``opening``."""
     stream = pa.ipc.open_stream(pa.BufferReader(opening + message), options=_READ_OPTIONS)
     return stream.read_next_batch()

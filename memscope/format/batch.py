@@ -1,4 +1,4 @@
-"""Events as a reader has them: one message of the file, as arrays."""
+"""One message of the file for readers: its events as arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Batch:
     """Events of one message, as arrays of ``rows`` values each.
 
     An absent number is the column's ``absent`` value (−1, NaN for ``value``, 0 for ``address``).
-    ``is_thinned``: it is of an old segment, in which sums stand for most events.
+    ``is_thinned``: the batch is from an old segment, where sums stand for most events.
     """
 
     __slots__ = ("_arrays", "_names", "_record", "is_thinned", "rows", "sequence")
@@ -44,7 +44,7 @@ class Batch:
 
     @property
     def names(self) -> tuple[npt.NDArray[np.int32], list[str]]:
-        """Column ``name`` as codes into a list of the batch's distinct names; −1 where absent."""
+        """Column ``name`` as codes into a list of distinct names; −1 if absent."""
         if self._names is None:
             encoded = self._record.column("name").dictionary_encode()
             codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
@@ -57,7 +57,7 @@ class Batch:
         return text
 
     def data(self, row: int) -> Any:
-        """Column ``data`` of one row, decoded; None where absent or not JSON."""
+        """Column ``data`` of one row, decoded; None if absent or not JSON."""
         text = self._record.column("data")[row].as_py()
         try:
             return None if text is None else json.loads(text)

@@ -1,9 +1,9 @@
-"""One message of the file: written with a checksum over all of it, checked before it is parsed.
+"""One message of the file: written with a checksum, and checked before it is parsed.
 
-A recording is an ordinary Arrow IPC stream. Every message carries a *tag*: a line of fixed width
-in its metadata with its sequence number, rows, body length and the CRC-32 of the whole message
-(marker, lengths, flatbuffer, compressed body), taken with the CRC's own digits as zeros. So a
-reader frames and checks messages by itself and pyarrow never sees a damaged byte.
+A recording is an ordinary Arrow IPC stream. Every message carries a *tag* in its metadata: a line
+of fixed width with sequence number, rows, body length and the CRC-32 of the whole message (marker,
+lengths, flatbuffer, compressed body), computed with the CRC's own digits as zeros. So a reader
+finds and checks messages by itself, and pyarrow never sees a damaged byte.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ _TAG = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A whole, checked message: where it lies and what its tag says. Sequence 0 is the schema."""
+    """A whole, checked message: its place in the file and what its tag says. Sequence 0 is the
+    schema.
+    """
 
     offset: int
     length: int
@@ -42,15 +44,15 @@ class Frame:
 
 
 class Incomplete(Exception):
-    """The bytes may be the start of a message whose rest is not there (yet)."""
+    """The bytes may be the start of a message that is not complete yet."""
 
 
 class Broken(Exception):
-    """The bytes are no whole message."""
+    """The bytes are not a whole message."""
 
 
 def event_schema(header: Mapping[str, Any]) -> pa.Schema:
-    """The one schema of a recording, with ``header`` as JSON and an empty tag in its metadata."""
+    """The schema of every recording, with ``header`` as JSON and an empty tag in its metadata."""
     fields = [
         pa.field(column.name, getattr(pa, column.type)(), metadata={"unit": column.unit})
         for column in COLUMNS
@@ -65,16 +67,16 @@ def encode_schema(schema: pa.Schema) -> bytes:
 
 
 class BatchEncoder:
-    """Turns record batches into sealed messages."""
+    """Turns record batches into messages with a checksum."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
 
     def encode(self, batch: pa.RecordBatch, *, sequence: int, first_row: int) -> bytes:
-        """The message of ``batch``; ``first_row`` rows came before it.
+        """The message for ``batch``; ``first_row`` rows came before it.
 
-        Arrow writes into memory of its own: a file in Python would take Python's lock for each of
-        the forty pieces of a message.
+        Arrow writes into its own memory: a Python file would take Python's lock for each of the
+        forty pieces of a message.
         """
         sink = pa.BufferOutputStream()
         tag = _tag(sequence, first_row, batch.num_rows, 0)
@@ -85,15 +87,15 @@ class BatchEncoder:
         return _seal(message, len(message) - _metadata_end(message, 0))
 
     def close(self, *, sequence: int, first_row: int) -> bytes:
-        """What closes a file: a message of no rows, then the stream's end marker."""
+        """What closes a file: a message without rows, then the stream's end marker."""
         empty = pa.RecordBatch.from_pylist([], schema=self._schema)
         return self.encode(empty, sequence=sequence, first_row=first_row) + END
 
 
 def check_frame(data: bytes | memoryview, position: int, *, base: int = 0) -> Frame:
-    """The whole message at ``position`` of ``data``, which lies at ``base`` of the file.
+    """The whole message at ``position`` of ``data``. ``base``: where ``data`` begins in the file.
 
-    Raises Incomplete where more bytes could make it whole, Broken where none could.
+    Raises Incomplete if more bytes could complete it, else Broken.
     """
     available = len(data) - position
     head = bytes(data[position : position + 8])

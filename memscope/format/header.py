@@ -1,4 +1,4 @@
-"""What a recording says of itself before its first event."""
+"""What a recording says about itself before its first event."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ COMMAND_CHARS = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Which part of a recording a file is; one that never grew past a segment is the first.
+    """Which part of a recording a file is. A recording of one segment is the first.
 
-    ``first_row``: events before it, all parts together. ``begins_ns``: since the recording began.
-    ``rows``: events that it held before it was thinned to sums; 0 where it never was.
+    ``first_row``: number of events in earlier parts. ``begins_ns``: time since the recording began.
+    ``rows``: number of events before it was downsampled to sums; 0 if it never was.
     """
 
     number: int = 1
@@ -36,13 +36,13 @@ class Segment:
 
     @property
     def is_thinned(self) -> bool:
-        """Whether most of its events are sums a step and kind."""
+        """Whether most of its events are sums per step and kind."""
         return self.rows > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a file says of itself: who wrote it, when, and the names of its kinds."""
+    """What a file says about itself: who wrote it, when, and the names of its kinds."""
 
     format: tuple[int, int]
     kinds: tuple[str, ...]
@@ -57,12 +57,12 @@ class Header:
 
     @property
     def recording(self) -> tuple[str, str, int, int]:
-        """What the segments of one recording have in common, and no other file has."""
+        """An id that all segments of one recording share, and no other file."""
         return self.run_id, self.host, self.pid, self.started_at_ns
 
 
 def new_header() -> dict[str, Any]:
-    """What a file that is begun now says of itself."""
+    """The header of a file that begins now."""
     return {
         "format": list(FORMAT),
         "kinds": list(KINDS),
@@ -82,7 +82,10 @@ def with_segment(header: Mapping[str, Any], segment: Segment) -> dict[str, Any]:
 
 
 def _command() -> list[str]:
-    """At Python's start, ``-m`` and ``-c`` stand in the place of the program's name."""
+    """The command line of this process.
+
+    At Python's start, ``-m`` or ``-c`` takes the place of the program's name.
+    """
     words = sys.orig_argv if sys.argv[:1] in (["-m"], ["-c"]) else sys.argv
     left, command = COMMAND_CHARS, []
     for word in words:
@@ -94,7 +97,7 @@ def _command() -> list[str]:
 
 
 def parse_header(fields: Mapping[str, Any]) -> Header:
-    """The header in its JSON form. Raises MemscopeError where this version cannot read on."""
+    """The header from its JSON form. Raises MemscopeError if this version cannot read the file."""
     major, minor = fields["format"]
     if major != FORMAT[0]:
         raise MemscopeError(
@@ -129,7 +132,7 @@ def _parse_segment(fields: Mapping[str, Any]) -> Segment:
 
 
 def check_columns(schema: pa.Schema) -> None:
-    """Raises MemscopeError where a column that this version reads is not there."""
+    """Raises MemscopeError if a column that this version reads is missing."""
     for column in COLUMNS:
         if schema.field(column.name).type != getattr(pa, column.type)():
             raise MemscopeError(f"has no column {column.name} of {column.type}.", "Record again.")

@@ -1,7 +1,7 @@
-"""Where the segments of a recording lie: PATH is the one being written, older ones beside it.
+"""Names of segments: PATH is the one being written, older ones lie beside it.
 
-A process's own recording may be called ``STEM.1234.mscope``, too: what a file is stands in its
-header, and its name only says where to look.
+A process's own recording may be called ``STEM.1234.mscope``, too. The header decides what a file
+is; its name only says where to look.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 
 
 def free_names(path: Path, number: int) -> Iterator[Path]:
-    """Names for segment ``number`` of the recording at ``path``, the next where one is taken."""
+    """Possible names for segment ``number`` of the recording at ``path``, in case one is taken."""
     for attempt in itertools.count(1):
         again = f"-{attempt}" if attempt > 1 else ""
         yield path.with_name(f"{path.stem}.{number:04d}{again}{path.suffix}")
 
 
 def possible_segments(path: Path) -> dict[Path, int]:
-    """Files beside ``path`` that are named like older segments of it, and the number there."""
+    """Files beside ``path`` that are named like its older segments → the number in the name."""
     name = re.compile(
         re.escape(path.stem) + r"\.(\d{4,9})(?:-\d{1,6})?" + re.escape(path.suffix), re.ASCII
     )
@@ -30,10 +30,10 @@ def possible_segments(path: Path) -> dict[Path, int]:
 
 
 def next_name(path: Path) -> Path:
-    """Where the next segment is begun before it takes the place of ``path``."""
+    """Where the next segment begins, before it takes the place of ``path``."""
     return path.with_name(f".{path.name}.next")
 
 
 def thin_name(path: Path) -> Path:
-    """Where a segment is thinned before the result takes its place."""
+    """Where a segment is downsampled, before the result takes its place."""
     return path.with_name(f".{path.name}.thin")

@@ -1,7 +1,7 @@
-"""Where recording begins in a program's interpreter: before its first line.
+"""Begins recording in a program's interpreter, before the program's first line.
 
-Python runs this at its start, from a ``.pth`` file beside the installed package or from the
-``sitecustomize`` that ``memscope run`` puts in front. Whatever fails here, the program goes on.
+Python runs this at start, from a ``.pth`` file beside the installed package or from the
+``sitecustomize`` that ``memscope run`` puts first. If anything fails here, the program goes on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TRACKER = "from multiprocessing.resource_tracker import"
 
 
 def start() -> None:
-    """Record this process as the environment asks for it; once, and without ever raising."""
+    """Record this process if the environment says so. Does so once, and never raises."""
     global _has_started
     if _has_started or _is_memscope() or _is_resource_tracker():
         return
@@ -29,7 +29,7 @@ def start() -> None:
 
 
 def _is_memscope() -> bool:
-    """Whether this process is a verb of ours, which would only record itself."""
+    """Whether this process is a memscope command, which would only record itself."""
     words = sys.orig_argv[1:3]
     return words == ["-m", "memscope"] or (
         bool(words) and words[0].replace("\\", "/").rpartition("/")[2] == "memscope"
@@ -37,5 +37,5 @@ def _is_memscope() -> bool:
 
 
 def _is_resource_tracker() -> bool:
-    """Whether this process only cleans up after others of multiprocessing."""
+    """Whether this is multiprocessing's process that only cleans up after others."""
     return any(word.startswith(_TRACKER) for word in sys.orig_argv)

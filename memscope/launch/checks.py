@@ -1,4 +1,4 @@
-"""What can be read on this machine, what cannot, why, and what mends it."""
+"""What can be read on this machine, what cannot, why, and how to fix it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ print(json.dumps(found | {"said": [str(warning.message) for warning in said]}))
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at. ``verdict``: "ok", "partly" or "no"; ``fix`` is empty where none is."""
+    """The result of one check. ``fix`` is empty if there is nothing to fix."""
 
     name: str
     verdict: str
@@ -50,7 +50,7 @@ class Check:
 
 
 def run_checks(nvml: Any = None) -> list[Check]:
-    """All checks, none of which raises. ``nvml``: the module pynvml, imported where None."""
+    """Run all checks. None of them raises. ``nvml``: the module pynvml, imported if None."""
     machine = read_machine(nvml)
     torch = ask_torch()
     return [
@@ -71,12 +71,12 @@ def check_package() -> Check:
     place = Path(__file__).parents[1]
     text = f"memscope-torch {_version('memscope-torch') or '(not installed)'} in {place}"
     if platform.system() != "Linux":
-        return Check("memscope", PARTLY, f"{text}; {platform.system()} reads recordings alone")
+        return Check("memscope", PARTLY, f"{text}; {platform.system()} can only read recordings")
     return Check("memscope", OK, f"{text}, Python {platform.python_version()}")
 
 
 def check_clash() -> Check:
-    """PyPI has another memscope, whose package folder has the same name."""
+    """Whether another project named memscope, with the same package folder, is installed."""
     other = _version("memscope")
     if other is not None:
         fix = "pip uninstall memscope memscope-torch, then pip install memscope-torch"
@@ -89,20 +89,20 @@ def check_clash() -> Check:
 
 
 def check_hook() -> Check:
-    """Whether MEMSCOPE_RECORD alone records."""
+    """Whether setting MEMSCOPE_RECORD is enough to record."""
     if hook_folder() is None:
         return Check("MEMSCOPE_RECORD", OK, "records by itself: the hook is installed")
-    found = "does nothing by itself: the hook is not installed; `memscope run` does without"
-    return Check("MEMSCOPE_RECORD", PARTLY, found, "pip install memscope-torch anew")
+    found = "does nothing: the hook is not installed; `memscope run` works without it"
+    return Check("MEMSCOPE_RECORD", PARTLY, found, "pip install --force-reinstall memscope-torch")
 
 
 def check_driver() -> Check:
-    """The kernel's part of the driver."""
+    """The NVIDIA kernel driver."""
     version = Path("/proc/driver/nvidia/version")
     if version.exists():
         return Check("driver", OK, version.read_text(errors="replace").partition("\n")[0].strip())
     if is_wsl():
-        return Check("driver", PARTLY, "WSL: the driver is that of Windows, seen through /dev/dxg")
+        return Check("driver", PARTLY, "WSL: this is the driver of Windows, through /dev/dxg")
     if Path("/dev/nvidiactl").exists():
         return Check("driver", PARTLY, "/dev/nvidiactl is here, /proc/driver/nvidia is not")
     fix = "On a machine with an NVIDIA GPU: install its driver; in a container: --gpus all."
@@ -110,7 +110,7 @@ def check_driver() -> Check:
 
 
 def check_nvml(machine: MachineReading) -> Iterator[Check]:
-    """Each card: sizes, the driver's own part, processes."""
+    """Each card: sizes, memory that the driver reserves, processes."""
     if machine.problem is not None:
         yield Check("NVML", NO, machine.problem.reason, machine.problem.fix)
         return
@@ -120,7 +120,7 @@ def check_nvml(machine: MachineReading) -> Iterator[Check]:
 
 
 def check_card(card: Card, machine: MachineReading) -> Check:
-    """What one card tells and what it does not."""
+    """What can be read of one card, and what cannot."""
     kind = "MIG instance" if ":" in card.index else "GPU"
     name = f"{kind} {card.index}"
     if card.total_bytes is None:
@@ -137,7 +137,7 @@ def check_card(card: Card, machine: MachineReading) -> Check:
 
 
 def check_bindings() -> Check:
-    """The module pynvml, and the package of the same name that only imitates it."""
+    """The module pynvml, and the deprecated package of the same name."""
     version = _version("nvidia-ml-py")
     if version is None:
         return Check("nvidia-ml-py", NO, "not installed", "pip install nvidia-ml-py")
@@ -148,7 +148,7 @@ def check_bindings() -> Check:
 
 
 def check_torch(torch: dict[str, Any] | str, machine: MachineReading) -> Iterator[Check]:
-    """Torch as another process finds it: a broken one cannot take this one along."""
+    """Torch, imported by another process: a broken torch cannot end this one."""
     if isinstance(torch, str):
         yield Check("torch", NO, torch, "pip install torch; without it memscope reads recordings.")
         return
@@ -167,7 +167,7 @@ def check_torch(torch: dict[str, Any] | str, machine: MachineReading) -> Iterato
 
 
 def check_cupti(torch: dict[str, Any] | str) -> Check:
-    """CUPTI names allocations outside torch; it is opt-in, and one tool's at a time."""
+    """CUPTI, which names allocations outside torch. It is opt-in; one tool at a time can use it."""
     found = torch.get("cupti") if isinstance(torch, dict) else None
     if not found:
         fix = "Install torch with CUDA, as pip has it: it brings CUPTI along."
@@ -187,7 +187,7 @@ def check_cupti(torch: dict[str, Any] | str) -> Check:
 
 
 def check_place(machine: MachineReading) -> Check:
-    """Container, WSL, namespaces."""
+    """Container, WSL and namespaces."""
     if is_wsl():
         found = "WSL: the driver gives no memory of a process"
         return Check("place", PARTLY, found, "Run on Linux itself for numbers of processes.")
@@ -198,7 +198,7 @@ def check_place(machine: MachineReading) -> Check:
 
 
 def ask_torch() -> dict[str, Any] | str:
-    """Version, CUDA and devices of torch; a sentence where it cannot be imported."""
+    """Version, CUDA and devices of torch; a sentence if torch cannot be imported."""
     try:
         importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""How the processes of one run know of it: environment variables, which children inherit."""
+"""Environment variables that tell the processes of a run about it. Children inherit them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUFFIX = ".mscope"
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What the environment says of the run that this process belongs to."""
+    """What the environment says about the run of this process."""
 
     folder: Path
     run_file: Path | None
@@ -34,7 +34,7 @@ class Launch:
 
     @property
     def is_first(self) -> bool:
-        """Whether no process above this one is recorded: it is the one that was started.
+        """Whether no process above this one is recorded.
 
         A process that became another program by exec is its own parent here.
         """
@@ -42,18 +42,18 @@ class Launch:
 
     @property
     def is_recorded_at_once(self) -> bool:
-        """Whether it is recorded from its start; the others are once they use CUDA or ask."""
+        """Whether it is recorded from its start. Others are once they use CUDA or ask."""
         return self.is_first or self.has_new_rank
 
     def child_file(self, attempt: int = 0) -> Path:
-        """Where this process is recorded if the run's own file is another's."""
+        """Where this process is recorded if another process has the run's own file."""
         stem = self.run_file.stem if self.run_file else "run"
         again = f"-{attempt + 1}" if attempt else ""
         return self.folder / f"{stem}.{self.pid}{again}{SUFFIX}"
 
 
 def read_launch(environment: Mapping[str, str], pid: int) -> Launch | None:
-    """The run that ``environment`` names; None where nothing is to be recorded."""
+    """The run that ``environment`` names; None if nothing is to be recorded."""
     if not environment.get(RECORD) or environment.get(OFF):
         return None
     run_file = environment.get(RUN_FILE)
@@ -73,7 +73,7 @@ def program_environment(
 ) -> dict[str, str]:
     """``environment`` for a program whose first process is recorded at ``path``.
 
-    ``hook_folder`` goes before PYTHONPATH where Python's own folders hold no hook of ours.
+    ``hook_folder`` goes to the front of PYTHONPATH, if our ``.pth`` file is not installed.
     """
     given = {name: text for name, text in environment.items() if name not in (RUN_PARENT, RUN_RANK)}
     given |= {RECORD: str(path.parent), RUN_FILE: str(path), RUN_ID: run_id}
@@ -84,7 +84,7 @@ def program_environment(
 
 
 def say_unrecorded(error: BaseException) -> None:
-    """One line on stderr: what is lost, and that the program goes on."""
+    """Say in one line on stderr why nothing is recorded, and that the program goes on."""
     problem = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
     with contextlib.suppress(Exception):
         print(f"memscope: not recorded: {problem} The program goes on.", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The recording of this process: opened at its start, at its first use of CUDA, or on request."""
+"""The recording of this process: begun at its start, at its first use of CUDA, or on request."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def start_process() -> None:
 
 
 def own_recorder() -> Recorder | None:
-    """The recorder of this process, opened now if it is not yet.
+    """The recorder of this process. Opens it if that has not happened yet.
 
-    None where no run is to be recorded, or where its file could not be opened; the reason has
-    then been said once.
+    None if nothing is to be recorded, or if the file could not be opened; the reason is then
+    printed once.
     """
     pid = os.getpid()
     if pid not in _opened:
@@ -69,11 +69,11 @@ def _check_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise MemscopeError(f"{folder} cannot be made ({error.strerror}).") from None
+        raise MemscopeError(f"{folder} cannot be created ({error.strerror}).") from None
 
 
 def _first_free(launch: Launch, begin: Callable[[Path], Recorder]) -> Recorder:
-    """The run's own file for the first process, else one beside it."""
+    """Record in the run's own file if this is the first process, else in a file beside it."""
     if launch.run_file is None:
         return _begin_run(launch, begin)
     if launch.is_first and not launch.run_file.exists():
@@ -88,7 +88,7 @@ def _first_free(launch: Launch, begin: Callable[[Path], Recorder]) -> Recorder:
 
 
 def _begin_run(launch: Launch, begin: Callable[[Path], Recorder]) -> Recorder:
-    """A run that nothing but the environment variable began: this process names it."""
+    """Begin a run that only the environment variable asked for. This process names it."""
     os.environ.setdefault(names.RUN_ID, uuid.uuid4().hex)
     for number in itertools.count(1):
         path = launch.folder / f"run-{number:03d}{names.SUFFIX}"
@@ -101,7 +101,7 @@ def _begin_run(launch: Launch, begin: Callable[[Path], Recorder]) -> Recorder:
 
 
 def _begin(path: Path, begin: Callable[[Path], Recorder]) -> Recorder:
-    """Raises FileExistsError where another process took the name at the same moment."""
+    """Raises FileExistsError if another process took the name at the same moment."""
     try:
         return begin(path)
     except MemscopeError:
@@ -111,7 +111,7 @@ def _begin(path: Path, begin: Callable[[Path], Recorder]) -> Recorder:
 
 
 def _close_with_multiprocessing(recorder: Recorder) -> None:
-    """A child of multiprocessing leaves by os._exit after its own finalizers, without atexit."""
+    """Children of multiprocessing leave by os._exit, without atexit, but run finalizers."""
     process = sys.modules.get("multiprocessing.process")
     if process is not None and process.parent_process() is not None:
         from multiprocessing.util import Finalize

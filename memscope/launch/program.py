@@ -1,4 +1,4 @@
-"""Runs a program as this process's child and is as little between it and the world as can be."""
+"""Runs a program as a child process, and changes as little for it as possible."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _PYTHON = re.compile(r"python[\d.]*")
 
 
 def command_words(words: Sequence[str]) -> list[str]:
-    """The command as the system runs it: scripts, ``-m`` and ``-c`` by this Python.
+    """The command as the system runs it. This Python runs scripts, ``-m`` and ``-c``.
 
-    Raises MemscopeError where there is none, or no such program.
+    Raises MemscopeError if there is no command, or no such program.
     """
     words = words[1:] if words[:1] == ["--"] else words
     if not words:
@@ -41,9 +41,9 @@ def command_words(words: Sequence[str]) -> list[str]:
 
 
 def missing_script(command: Sequence[str]) -> str | None:
-    """The script of ``command_words`` that Python will not find; None where that is not certain.
+    """The script of ``command`` if Python will not find it; None if that is not certain.
 
-    A module's name, and what other programs make of their arguments, only they can tell.
+    Only other programs know what their arguments mean, and only Python knows modules.
     """
     script = command[1] if len(command) > 1 and _is_python(command[0]) else ""
     is_certain = script and not script.startswith("-") and not os.path.exists(script)
@@ -55,13 +55,15 @@ def _is_python(program: str) -> bool:
 
 
 def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run ``command`` to its end; its exit code, 128 + n where signal n ended it.
+    """Run ``command`` to its end. Returns its exit code, or 128 + n if signal n ended it.
 
-    Signals sent to this process go on to the program; those from the terminal have reached it
-    already.
+    Signals sent to this process are sent on to the program. Signals from the terminal reach it by
+    themselves.
     """
     if not hasattr(signal, "sigtimedwait"):
-        raise MemscopeError("run records on Linux alone.", "Read its recordings here.")
+        raise MemscopeError(
+            "`memscope run` works on Linux only.", "Other systems can read its recordings."
+        )
     forwarded = {getattr(signal, name) for name in FORWARDED}
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*forwarded, signal.SIGCHLD})
@@ -83,9 +85,9 @@ def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 class _Caught:
-    """Signals that a thread of a library took in this one's stead, kept to be sent on.
+    """Signals that another thread of this process received, kept to be sent on.
 
-    Such a thread blocks none; without a handler one of them would end this process alone.
+    Threads of libraries block no signals. Without a handler, a signal would end this process alone.
     """
 
     def __init__(self, signals: set[signal.Signals]) -> None:
@@ -97,12 +99,12 @@ class _Caught:
         }
 
     def take(self) -> list[int]:
-        """Those that came since the last call."""
+        """Signals since the last call."""
         taken, self._pending = self._pending, []
         return taken
 
     def restore(self) -> None:
-        """As the handlers were."""
+        """Set the handlers that were there before."""
         for each, handler in self._before.items():
             signal.signal(each, handler)
 
@@ -113,17 +115,17 @@ class _Caught:
 
 def _unstartable(name: str, error: OSError) -> MemscopeError:
     if error.errno == errno.EACCES:
-        return MemscopeError(f"{name} is not executable.", f"Make it so: chmod +x {name}")
+        return MemscopeError(f"{name} is not executable.", f"Make it executable: chmod +x {name}")
     if error.errno == errno.ENOEXEC:
         return MemscopeError(
-            f"{name} is no program that the system can start.",
-            "Begin it with a line like #!/bin/sh, or name its interpreter.",
+            f"{name} is not a program that the system can start.",
+            "Start it with a line like #!/bin/sh, or name its interpreter.",
         )
     return MemscopeError(f"{name} cannot be run ({error.strerror}).", "Check its name and PATH.")
 
 
 def exit_code(status: int) -> int:
-    """What a shell makes of a status of ``waitpid``: 128 + n where signal n ended it."""
+    """The exit code that a shell gives for a status of ``waitpid``: 128 + n for signal n."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
@@ -142,7 +144,7 @@ def _wait(pid: int, forwarded: set[signal.Signals], caught: _Caught) -> int:
 
 
 def hook_folder() -> Path | None:
-    """The folder to put before PYTHONPATH; None where a ``.pth`` file of ours is installed."""
+    """The folder to put into PYTHONPATH; None if our ``.pth`` file is installed."""
     package = Path(__file__).parent
     installed = any(
         os.path.exists(os.path.join(folder, "memscope-torch.pth"))

@@ -38,9 +38,9 @@ def record(
 
 
 def begin_recorder(path: Path) -> Recorder:
-    """A recorder of this process at ``path``, which ``active_recorder`` finds.
+    """The recorder of this process at ``path``, which ``active_recorder`` returns.
 
-    Raises MemscopeError where none can be begun.
+    Raises MemscopeError if it cannot begin.
     """
     history = os.environ.get(HISTORY, "")
     probes = default_probes(

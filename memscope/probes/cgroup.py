@@ -1,7 +1,7 @@
-"""Memory limit of the process's control group, what is used of it, and its events.
+"""Memory limit of the process's control group (its container), its use, and its events.
 
-Version 2 (one folder, memory.max) and version 1 (a folder a controller, memory.limit_in_bytes) as
-Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel have them.
+Version 2 (one folder, memory.max) and version 1 (one folder per controller, memory.limit_in_bytes),
+as in the kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNLIMITED = 1 << 62  # version 1 writes the largest multiple of a page where the
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The folder whose limit is the lowest on the way up. ``limit_bytes`` None: no limit."""
+    """The group with the lowest limit, from this process up. ``limit_bytes`` None: no limit."""
 
     version: int
     folder: Path
@@ -32,7 +32,7 @@ class Group:
         return int(read_kernel_file(self.folder / name))
 
     def read_events(self) -> dict[str, int]:
-        """What has happened at the limit so far, by the kernel's names."""
+        """Counts of what happened at the limit so far, by the kernel's names."""
         name = "memory.events" if self.version == 2 else "memory.oom_control"
         counts = _read_counts(self.folder / name)
         if self.version == 1:
@@ -42,7 +42,7 @@ class Group:
 
 
 class CgroupProbe:
-    """Samples ``cgroup.used_bytes`` once a second; limit and events are facts."""
+    """Records ``cgroup.used_bytes`` once a second, and limit and events as facts."""
 
     name = "cgroup"
 
@@ -53,7 +53,7 @@ class CgroupProbe:
         self._events: dict[str, int] | None = None
 
     def __call__(self, recorder: Recorder) -> None:
-        """Raises OSError where there is no such group, which stops the probe with that reason."""
+        """Raises OSError if there is no such group. That stops the probe."""
         now = time.monotonic()
         if self._group is not None and now - self._read_at < SECONDS:
             return
@@ -70,7 +70,7 @@ class CgroupProbe:
 
 
 def find_group(root: Path, own: Path) -> Group:
-    """The group of this process or the one above it with the lowest limit. Raises OSError."""
+    """The group of this process, or the one above it, with the lowest limit. Raises OSError."""
     version, top, path = _find_path(root, own.read_text())
     limits = [(limit, folder) for folder in _upwards(top, path) if (limit := _limit(folder))]
     if limits:
@@ -96,7 +96,7 @@ def _find_path(root: Path, text: str) -> tuple[int, Path, str]:
 
 
 def _upwards(top: Path, path: str) -> list[Path]:
-    """Folders from the process's own up to the mount; the mount alone where it is a namespace."""
+    """Folders from the process's own up to the mount; only the mount inside a namespace."""
     parts = [part for part in path.split("/") if part not in ("", ".", "..")]
     return [top.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
 

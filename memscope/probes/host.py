@@ -19,12 +19,11 @@ STATUS = "/proc/self/status"
 
 
 class HostProbe:
-    """Samples ``host.rss_bytes`` 4 times a second and at the end.
+    """Records ``host.rss_bytes`` 4 times a second and at the end.
 
-    And with each of them ``host.peak_rss_bytes``, which misses nothing between two, once it has
-    risen since the first: before that it is of a time before the recording. Later segments of a
-    recording have it, too, where older ones are removed. What the process may map is a fact, again
-    where it changes. Raises OSError where there is no /proc, which stops it.
+    With it comes ``host.peak_rss_bytes``, the kernel's register, once it has risen since the first
+    reading: before, it may be older than the recording. The limit of the address space is a fact.
+    Raises OSError if there is no /proc, which stops the probe.
     """
 
     name = "host"
@@ -60,7 +59,7 @@ class HostProbe:
 
 
 def address_space_limit() -> int | None:
-    """RLIMIT_AS (ulimit -v): bytes that the process may map, None where it has no limit."""
+    """RLIMIT_AS (ulimit -v): bytes that the process may map; None if unlimited."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if limit == resource.RLIM_INFINITY else limit
 

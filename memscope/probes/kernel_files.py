@@ -1,4 +1,4 @@
-"""Small files of the kernel, /proc and cgroups, read with as little as it takes."""
+"""Reads small files of the kernel (/proc, cgroups) at the least cost."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ MAX_BYTES = 1 << 16
 
 
 def read_kernel_file(path: str | os.PathLike[str]) -> bytes:
-    """Its content. Raises OSError.
+    """The content of the file. Raises OSError.
 
-    Three calls of the system: a file object makes twice as many, and after each the thread has to
-    take Python's lock away from the program anew.
+    Three system calls. A file object makes twice as many, and after each the thread has to take
+    Python's lock away from the program again.
     """
     file = os.open(path, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""How often a reading may be taken, so that all of them together cost a small share."""
+"""Decides how often to take a reading, so that all readings cost a small share of the time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEPT = 9
 
 
 class StepPace:
-    """One step in ``every`` is read: its cost over that many steps is ``share`` of their time."""
+    """Reads one step in ``every``, so that reading takes at most ``share`` of all steps' time."""
 
     def __init__(self, share: float = LAYER_SHARE) -> None:
         self._share = share
@@ -29,16 +29,16 @@ class StepPace:
 
     @property
     def cost_ns(self) -> float:
-        """Median cost of a read step; NaN before the first."""
+        """Median cost of a step that was read; NaN before the first."""
         return float(statistics.median(self._costs)) if self._costs else math.nan
 
     @property
     def step_ns(self) -> float:
-        """Median time from one step's start to the next, read steps left out; NaN before that."""
+        """Median time between starts of steps that were not read; NaN before that."""
         return float(statistics.median(self._intervals)) if self._intervals else math.nan
 
     def start_step(self, now_ns: int) -> bool:
-        """A step starts; whether it is to be read."""
+        """A step starts. Returns whether to read it."""
         if self.steps > 1 and not self._is_read:
             self._intervals.append(now_ns - self._last_ns)
         self._last_ns = now_ns
@@ -47,7 +47,7 @@ class StepPace:
         return self._is_read
 
     def end_read(self, cost_ns: int) -> bool:
-        """A step was read; whether ``every`` changed by so much that it is worth recording."""
+        """A step was read. Returns whether ``every`` changed enough to record that."""
         self._costs.append(cost_ns)
         before = self.every
         if self._intervals:
@@ -58,7 +58,7 @@ class StepPace:
 
 
 class TimePace:
-    """Due once the time since the last reading makes its cost a small share."""
+    """Allows a reading when enough time has passed since the last one for its cost."""
 
     def __init__(self, share: float = STEP_SHARE, least_ns: int = LEAST_NS) -> None:
         self._share, self._least_ns = share, least_ns
@@ -69,8 +69,8 @@ class TimePace:
         return now_ns >= self._due_ns
 
     def end_read(self, now_ns: int, cost_ns: int) -> None:
-        """A reading was taken that kept the program for ``cost_ns``.
+        """A reading was taken that held up the program for ``cost_ns``.
 
-        On the recorder's thread that is CPU time at most: what the reading waited, it did not take.
+        On the recorder's thread that is at most its CPU time: while it waits, the program runs.
         """
         self._due_ns = now_ns + max(round(cost_ns / self._share), self._least_ns)

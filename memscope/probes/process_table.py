@@ -1,4 +1,4 @@
-"""Processes as /proc has them: command, user, container, age, and whether the parent is gone."""
+"""Processes from /proc: command, user, container, age, and whether the parent has ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ID_LETTERS = 12
 
 @dataclass(frozen=True, slots=True)
 class ProcessEntry:
-    """A process of this machine. None: cannot be read. ``container``: the start of its id."""
+    """A process of this machine. None: could not be read. ``container``: start of its id."""
 
     pid: int
     command: str | None
@@ -27,7 +27,7 @@ class ProcessEntry:
 
 
 def read_process(pid: int, proc: Path = PROC) -> ProcessEntry | None:
-    """What /proc says of ``pid``; None where no such process is visible from here."""
+    """What /proc says about ``pid``; None if this process cannot see it."""
     folder = proc / str(pid)
     stat = _read(folder / "stat")
     if stat is None:
@@ -44,9 +44,9 @@ def read_process(pid: int, proc: Path = PROC) -> ProcessEntry | None:
 
 
 def is_orphan(pid: int, parent: int, session: int, proc: Path = PROC) -> bool:
-    """Whether its parent has ended: it was handed to a reaper, in another's session.
+    """Whether its parent has ended, so that a reaper of another session adopted it.
 
-    A service that a reaper started itself leads its session, or shares the reaper's.
+    A service that the reaper started itself leads its session or shares the reaper's.
     """
     if parent > 1:
         name = (_read(proc / str(parent) / "comm") or "").strip()
@@ -56,14 +56,14 @@ def is_orphan(pid: int, parent: int, session: int, proc: Path = PROC) -> bool:
 
 
 def container_of(cgroup: str) -> str | None:
-    """Start of the id of the container that a control group belongs to; None outside of one."""
+    """Start of the id of a control group's container; None outside a container."""
     match = _CONTAINER.search(cgroup)
     found = _ID.search(match.group()) if match else None
     return found.group()[:ID_LETTERS] if found else None
 
 
 def is_in_container(proc: Path = PROC) -> bool:
-    """Whether this process sees a container's processes alone."""
+    """Whether this process sees only processes of a container."""
     if any(os.path.exists(mark) for mark in ("/.dockerenv", "/run/.containerenv")):
         return True
     return container_of(_read(proc / "self" / "cgroup") or "") is not None

@@ -1,7 +1,7 @@
-"""The segments of a recording as a reader sees them: one after the other, as one file.
+"""Reads the segments of a recording one after the other, like one file.
 
-What was removed since it was older than is kept is no damage; what is missing between segments
-that are there in full is. A chain that is followed goes on with the writer's next segments.
+Segments that the recorder deleted because they were old are not damage. Events that are missing
+between two segments are. A followed chain goes on with the segments that the recorder writes next.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ ATTEMPTS = 5  # at opening a chain whose writer begins its next segment meanwhil
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One batch, and where it is read."""
+    """One batch and the file it is in."""
 
     scanner: Scanner
     frame: Frame
 
 
 class Chain:
-    """Walks all segments of the recording at ``path``; ``poll`` goes on where the last stopped.
+    """Reads all segments of the recording at ``path``. Each ``poll`` continues where the last one
+    stopped.
 
-    ``is_followed``: segments that are read to their end are closed, so that a piece can be read
-    until the next ``poll`` alone.
+    ``is_followed``: segments that are read to their end are closed, so a piece can only be read
+    until the next ``poll``.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, is_followed: bool = False) -> None:
-        """Raises as Scanner does."""
+        """Raises what Scanner raises."""
         self.path = Path(path)
         self._is_followed = is_followed
         self._scanners, self._unreadable = _open_all(self.path)
@@ -63,17 +64,17 @@ class Chain:
 
     @property
     def header(self) -> Header:
-        """That of the segment which is being written, or was last."""
+        """Header of the newest segment."""
         return self._scanners[-1].header
 
     @property
     def schema(self) -> pa.Schema:
-        """That of the same segment."""
+        """Schema of the newest segment."""
         return self._scanners[-1].schema
 
     @property
     def is_replaced(self) -> bool:
-        """Whether another recording lies at the path now, or none, or this one was cut shorter."""
+        """Whether the path holds another recording or none, or this one was cut shorter."""
         last = self._scanners[-1]
         if not last.is_replaced:
             return False
@@ -84,7 +85,7 @@ class Chain:
             return True
 
     def poll(self, *, max_bytes: int = CHUNK_BYTES) -> list[Piece]:
-        """Batches that became whole since the last poll, reading about ``max_bytes`` at most."""
+        """Batches that became whole since the last poll. Reads about ``max_bytes`` at most."""
         while True:
             scanner = self._scanners[self._index]
             is_last = self._index == len(self._scanners) - 1
@@ -99,14 +100,14 @@ class Chain:
                 self._advance()
 
     def scan(self) -> list[Piece]:
-        """Every whole batch up to the present end."""
+        """All whole batches up to the present end."""
         pieces: list[Piece] = []
         while found := self.poll():
             pieces += found
         return pieces
 
     def read(self, piece: Piece) -> Batch:
-        """The events of ``piece``. Raises MemscopeError where its content is no batch of events."""
+        """The events of ``piece``. Raises MemscopeError if it holds no batch of events."""
         return piece.scanner.read(piece.frame)
 
     def state(self) -> State:
@@ -114,7 +115,7 @@ class Chain:
         return _add(self._passed, self._scanners[self._index].state())
 
     def _enter(self, before: Scanner | None) -> None:
-        """Account for what lies between the segment ``before`` and the present one."""
+        """Count what is missing between segment ``before`` and the present one."""
         scanner, passed = self._scanners[self._index], self._passed
         segment = scanner.header.segment
         previous = before.header.segment if before is not None else Segment(number=0)
@@ -136,7 +137,7 @@ class Chain:
         )
 
     def _skip(self, scanner: Scanner, frame: Frame) -> bool:
-        """Whether ``frame`` only repeats facts of the segments before; then it is not counted."""
+        """Whether ``frame`` only repeats facts of earlier segments, and is not counted."""
         if not (self._is_head_repeated and scanner.is_head(frame)):
             return False
         passed = self._passed
@@ -155,7 +156,7 @@ class Chain:
         self._enter(before)
 
     def _find_later(self) -> bool:
-        """Open what the writer began after the last segment; whether there is any."""
+        """Open the segments that began after the last one. Returns whether there are any."""
         last = self._scanners[-1].header
         try:
             later, unreadable = _open_all(self.path, after=last)
@@ -169,7 +170,7 @@ class Chain:
 
 
 def remove_recording(path: Path) -> None:
-    """Remove what lies at ``path``; of a recording its older segments, too. Raises OSError."""
+    """Delete the file at ``path``, and the older segments of a recording. Raises OSError."""
     try:
         scanners, _ = _open_all(path)
     except (MemscopeError, FileNotFoundError):
@@ -183,7 +184,7 @@ def remove_recording(path: Path) -> None:
 
 
 def _open_all(path: Path, after: Header | None = None) -> tuple[list[Scanner], dict[int, int]]:
-    """All segments, or those later than ``after``, and the bytes of unreadable ones by number."""
+    """All segments, or those after ``after``, and the bytes of unreadable ones by number."""
     for attempt in range(ATTEMPTS):
         last = Scanner(path)
         if after is not None and not _is_later(last.header, after):
@@ -199,7 +200,7 @@ def _open_all(path: Path, after: Header | None = None) -> tuple[list[Scanner], d
 
 
 def _open_older(path: Path, header: Header, least: int) -> tuple[list[Scanner], dict[int, int]]:
-    """Segments between number ``least`` and that of ``header``, in the order of their headers."""
+    """Segments from number ``least`` up to that of ``header``, in order."""
     found: dict[int, Scanner] = {}
     unreadable: dict[int, int] = {}
     if header.segment.number <= least + 1:
@@ -228,7 +229,7 @@ def _is_later(header: Header, than: Header) -> bool:
 
 
 def _add(passed: State, now: State) -> State:
-    """Segments before, and the present one, which names the state."""
+    """The state of earlier segments and the present one together."""
     is_damaged = passed.lost_rows or passed.lost_bytes
     return replace(
         passed,

@@ -1,4 +1,4 @@
-"""A recording opened: its header, its state, and its events in the order of the file."""
+"""An open recording: its header, its state, and its events in order."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from memscope.reader.state import State
 
 
 class Recording:
-    """Raw facts only, as they stood when it was opened; what grows afterwards is not in it.
+    """Raw facts only, as of the moment it was opened. Events written later are not in it.
 
-    Batches are read from the file each time they are asked for, so that memory stays flat. Older
-    segments beside the file at ``path`` come first.
+    Batches are read from the file each time, so memory use stays constant. Older segments beside
+    ``path`` come first.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises MemscopeError where ``path`` is no readable recording."""
+        """Raises MemscopeError if ``path`` is not a readable recording."""
         try:
             self._chain = Chain(path)
         except FileNotFoundError:
@@ -53,9 +53,9 @@ class Recording:
 
 
 def open_recording(path: str | os.PathLike[str]) -> Recording:
-    """The recording at ``path``, or of the first process of the run in a folder or a glob.
+    """The recording at ``path``. In a folder or glob: that of the run's first process.
 
-    Raises MemscopeError where it is none.
+    Raises MemscopeError if there is none.
     """
     from memscope.reader.run_files import find_run
 

@@ -1,4 +1,4 @@
-"""The recordings of one run: which files belong together, by their run id."""
+"""The recordings of one run. Files with the same run id belong together."""
 
 from __future__ import annotations
 
@@ -21,12 +21,11 @@ SKEW_NS = 10_000_000_000  # of clocks: a file system's and that of the machine t
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """Files of one run, the first process's before those that it started.
+    """Files of one run: the first process, then the processes it started.
 
-    Of each process the file that was written last; opened, it brings its older segments.
-    ``unreadable``: files beside them that hold no header. ``left_out``: those of these that are of
-    this run and were not begun just now. ``newer_than``: number of older runs that lie in the same
-    folder.
+    Each process has its newest file, which brings its older segments when opened. ``unreadable``:
+    files beside them without a readable header. ``left_out``: the unreadable files that belong to
+    this run and did not begin just now. ``newer_than``: number of older runs in the same folder.
     """
 
     paths: tuple[Path, ...]
@@ -36,19 +35,19 @@ class RunFiles:
 
     @property
     def first(self) -> Path:
-        """The file of the process that was started."""
+        """The file of the run's first process."""
         return self.paths[0]
 
     def within(self, state: State) -> State:
-        """The state of one of its recordings, where what all of them come to is shown."""
+        """The state of one recording, shown as part of the whole run."""
         return replace(state, left_out=tuple(path.name for path in self.left_out))
 
 
 def find_run(argument: str | os.PathLike[str]) -> RunFiles:
-    """The run that ``argument`` names: a file, a folder or a glob; the newest of several runs.
+    """The run at ``argument``: a file, a folder or a glob. Of several runs, the newest.
 
-    A file brings those of the processes that its own started, ``STEM.PID.mscope`` beside it.
-    Raises MemscopeError where there is no recording.
+    For a file, the processes that it started (``STEM.PID.mscope`` beside it) are included. Raises
+    MemscopeError if there is no recording.
     """
     text = os.fspath(argument)
     if not text:  # an unset variable of a shell, say: not this folder's newest run
@@ -95,7 +94,7 @@ def _newest_run(paths: Iterable[Path], argument: str) -> RunFiles:
 
 
 def _newest_segments(found: dict[Path, Header]) -> dict[Path, Header]:
-    """Without the older segments of each recording."""
+    """The files without older segments of each recording."""
     newest: dict[tuple[str, str, int, int], Path] = {}
     for path, header in found.items():
         other = newest.get(header.recording)
@@ -111,9 +110,9 @@ def _read_headers(paths: Iterable[Path]) -> tuple[dict[Path, Header], tuple[Path
 
 
 def _left_out(unreadable: Iterable[Path], run: Iterable[Path], first: Header) -> tuple[Path, ...]:
-    """Those of ``unreadable`` that are of the run whose first process has the header ``first``.
+    """The ``unreadable`` files that belong to the run whose first process has the header ``first``.
 
-    By the run id in them, else by their names, where they were written since it began.
+    They are recognised by their run id, else by name if they were written since the run began.
     """
     names = {_family(path) for path in run}
     return tuple(
@@ -125,7 +124,7 @@ def _left_out(unreadable: Iterable[Path], run: Iterable[Path], first: Header) ->
 
 
 def _is_since(path: Path, first: Header) -> bool:
-    """Whether it was written since the run began, as far as anyone can tell."""
+    """Whether the file was written since the run began, as far as can be told."""
     try:
         return path.stat().st_mtime_ns >= first.started_at_ns - SKEW_NS
     except OSError:
@@ -133,15 +132,15 @@ def _is_since(path: Path, first: Header) -> bool:
 
 
 def _family(path: Path) -> tuple[Path, str]:
-    """What the name of a process's file, ``STEM.PID.mscope``, shares with that of its run."""
+    """Folder and stem that a process's file, ``STEM.PID.mscope``, shares with its run's."""
     stem = re.sub(r"\.\d+(-\d+)?$", "", path.stem, flags=re.ASCII)
     return path.parent, stem
 
 
 def _read_damaged(path: Path) -> str | None:
-    """The run id that a file without a readable header still holds, "" where it holds none.
+    """The run id in a file without a readable header; "" if it holds none.
 
-    None where it is being begun, has just been removed, or is no ordinary file.
+    None if the file has just begun, was just removed, or is not a regular file.
     """
     if not path.is_file():
         return None
@@ -159,7 +158,7 @@ def _read_damaged(path: Path) -> str | None:
 
 
 def read_header(path: Path) -> Header | None:
-    """Header of the recording at ``path``; None where none can be read."""
+    """Header of the recording at ``path``; None if it cannot be read."""
     try:
         with Scanner(path) as scanner:
             return scanner.header

@@ -1,11 +1,10 @@
-"""The file as a reader sees it: whole messages, what is missing between them, and its state.
+"""Reads one file: whole messages, what is missing between them, and the file's state.
 
-The writer closes a file with a message of no rows and the stream's own end marker: the marker alone
-is eight bytes that a cut inside a batch can leave at the end by chance.
+A closed file ends with a message without rows and the stream's own end marker. The marker alone is
+eight bytes, which a cut inside a batch can leave at the end by chance.
 
-One scanner serves both a finished file and one that still grows. It checks bytes and sequence
-before any value is used, skips what is damaged, looks for the next whole message, and counts what
-was lost.
+The same scanner serves finished and growing files. It checks bytes and sequence numbers before it
+uses any value, skips damage, finds the next whole message, and counts what was lost.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ CHUNK_BYTES = 1 << 24
 
 
 class Scanner:
-    """Walks a file's messages from its start; ``poll`` goes on where the last one stopped."""
+    """Reads messages from a file's start. Each ``poll`` continues where the last one stopped."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises MemscopeError where it is no recording, FileNotFoundError where it is empty."""
+        """Raises MemscopeError if it is no recording, FileNotFoundError if it is empty."""
         self.path = Path(path)
         self._fd = _open(self.path)
         self._offset = 0
@@ -75,7 +74,7 @@ class Scanner:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether another file lies at the path now, or this one was cut shorter."""
+        """Whether another file is at the path now, or this one was cut shorter."""
         try:
             now, mine = os.stat(self.path), os.fstat(self._fd)
         except OSError:
@@ -84,17 +83,17 @@ class Scanner:
 
     @property
     def next_row(self) -> int:
-        """Events of the recording up to here, in earlier segments too, read or known as lost."""
+        """Number of events up to here, in earlier segments too, read or known to be lost."""
         first_row = self.header.segment.first_row
         return first_row + self._rows - self._head_rows + self._lost_rows
 
     def is_head(self, frame: Frame) -> bool:
-        """Whether ``frame`` holds no events of its own: it repeats facts of earlier segments."""
+        """Whether ``frame`` only repeats facts of earlier segments."""
         segment = self.header.segment
         return segment.number > 1 and frame.sequence == segment.first_sequence
 
     def poll(self, *, max_bytes: int = CHUNK_BYTES) -> list[Frame]:
-        """Frames that became whole since the last poll, reading about ``max_bytes`` at most."""
+        """Frames that became whole since the last poll. Reads about ``max_bytes`` at most."""
         self._is_locked = is_locked_by_writer(self._fd)
         frames: list[Frame] = []
         data = _read_at(self._fd, self._offset, max_bytes)
@@ -119,7 +118,7 @@ class Scanner:
         return frames
 
     def scan(self) -> list[Frame]:
-        """Every whole frame up to the file's present end."""
+        """All whole frames up to the present end of the file."""
         frames: list[Frame] = []
         before = -1
         while before < self._offset:
@@ -128,14 +127,14 @@ class Scanner:
         return frames
 
     def read(self, frame: Frame) -> Batch:
-        """The events of ``frame``. Raises MemscopeError where its content is no batch of events."""
+        """The events of ``frame``. Raises MemscopeError if it holds no batch of events."""
         data = _read_at(self._fd, frame.offset, frame.length)
         try:
             record = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
             record.validate(full=True)
         except (pa.ArrowException, MemoryError, OverflowError) as error:
             raise MemscopeError(
-                f"{self.path} holds a batch that cannot be read ({_one_line(error)}).",
+                f"{self.path} holds events that cannot be read ({_one_line(error)}).",
                 "Record again; the file was not made by this program.",
             ) from None
         return Batch(record, frame.sequence, is_thinned=self.header.segment.is_thinned)
@@ -151,7 +150,7 @@ class Scanner:
         return State(name, self._batches, self._rows, self._lost_rows, self._lost_bytes + tail)
 
     def _frame_at(self, data: bytes, position: int) -> Frame | None:
-        """The next frame, counted; None where none, whole and in order, is at ``position``."""
+        """The next frame, counted; None if no whole frame in order is at ``position``."""
         try:
             frame = check_frame(data, position, base=self._offset)
         except (Incomplete, Broken):
@@ -167,7 +166,7 @@ class Scanner:
         return frame
 
     def _skip_damage(self, data: bytes, position: int) -> int | None:
-        """Where the next whole message of ``data`` starts; None where none follows (yet)."""
+        """Where the next whole message of ``data`` starts; None if there is none yet."""
         start = position
         while (position := data.find(MARKER, position + 1)) >= 0:
             if self._is_next(data, position):
@@ -182,7 +181,7 @@ class Scanner:
             return False
 
     def _unreadable_tail(self) -> int:
-        """Bytes after the last whole message that cannot be the start of one."""
+        """Bytes after the last whole message that cannot be the start of another."""
         rest = os.fstat(self._fd).st_size - self._offset
         try:
             check_frame(_read_at(self._fd, self._offset, min(rest, CHUNK_BYTES)), 0)
@@ -225,7 +224,7 @@ class Scanner:
 
 
 def is_locked_by_writer(fd: int) -> bool:
-    """Whether a recorder still holds the file. Always False where the system has no flock."""
+    """Whether a recorder still writes the file. Always False on systems without flock."""
     if fcntl is None:
         return False
     try:
@@ -242,7 +241,7 @@ def _open(path: Path) -> int:
             raise MemscopeError(f"{path} is a folder.", "Name the recording inside it.")
         if path.exists() and not path.is_file():  # to open a pipe would wait for its writer
             raise MemscopeError(
-                f"{path} is no ordinary file.", "Name one that `memscope` recorded."
+                f"{path} is not a regular file.", "Name one that `memscope` recorded."
             )
         return os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
     except FileNotFoundError:
@@ -256,7 +255,9 @@ def _open(path: Path) -> int:
 
 
 def _cut_header(path: Path) -> MemscopeError:
-    return MemscopeError(f"{path} is cut inside its header, so it holds no event.", "Record again.")
+    return MemscopeError(
+        f"{path} is cut off inside its header and holds no events.", "Record again."
+    )
 
 
 def _read_at(fd: int, offset: int, count: int) -> bytes:

@@ -1,4 +1,4 @@
-"""How whole a recording is: decided and named in one place."""
+"""The state of a recording: running, complete, cut or damaged. Decided only here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_NAMES = 3
 
 
 class StateName(StrEnum):
-    """How whole a recording can be."""
+    """The states of a recording."""
 
     RUNNING = "running"  # its writer holds the lock
     COMPLETE = "complete"  # it has its end mark
@@ -22,12 +22,12 @@ class StateName(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How whole a recording is: running, complete, cut or damaged.
+    """The state of a recording, and how much of it was read.
 
-    ``removed_rows``: events that are older than is kept; of ``thinned_rows`` most became sums a
-    step and kind. Both are as the recorder was told, so that nothing is lost; every event is there
-    from ``whole_from_ns`` on, by the recording's own time.
-    ``left_out``: names of files of the same run that cannot be read.
+    ``removed_rows``: old events that the recorder deleted. ``thinned_rows``: old events that mostly
+    became sums per step and kind. Neither counts as lost; all events are there from
+    ``whole_from_ns`` on, in the recording's own time. ``left_out``: files of the same run that
+    cannot be read.
     """
 
     name: StateName
@@ -47,7 +47,7 @@ class State:
 
     @property
     def lacks_events(self) -> bool:
-        """Whether the recording itself does, whatever else is of its run."""
+        """Whether events of this recording are missing, whatever the rest of its run."""
         return self.name in (StateName.CUT, StateName.DAMAGED)
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class State:
 
     @property
     def _own(self) -> str:
-        """Of the recording itself."""
+        """Text about the recording itself."""
         read = f"{self.rows:,} events read in {self.batches:,} batches{self._kept}"
         if self.name is StateName.DAMAGED:
             lost = f"{self.lost_rows:,} events" if self.lost_rows else f"{self.lost_bytes:,} bytes"
@@ -66,7 +66,7 @@ class State:
 
     @property
     def _others(self) -> str:
-        """Of the run that it is of."""
+        """Prefix naming run files that could not be read."""
         if not self.left_out:
             return ""
         count = len(self.left_out)
@@ -79,17 +79,17 @@ class State:
     def _kept(self) -> str:
         words = []
         if self.removed_rows:
-            words.append(f"{self.removed_rows:,} events are older than is kept")
+            words.append(f"{self.removed_rows:,} old events were deleted")
         if self.thinned_rows:
-            words.append(f"of {self.thinned_rows:,} old ones there are sums a step")
+            words.append(f"{self.thinned_rows:,} old events were downsampled to sums per step")
         if not words:
             return ""
         since = format_seconds(self.whole_from_ns / 1e9)
-        return f" ({', '.join(words)}; all there is from {since} on)"
+        return f" ({', '.join(words)}; complete from {since} on)"
 
 
 def decide_state(*, is_locked: bool, has_end: bool, has_damage: bool) -> StateName:
-    """The one place where a recording's state is named."""
+    """The state that follows from a file's lock, end marker and damage."""
     if has_damage:
         return StateName.DAMAGED
     if is_locked:

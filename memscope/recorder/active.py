@@ -29,7 +29,7 @@ def push_active(recorder: Recorder) -> None:
 
 
 def remove_active(recorder: Recorder) -> None:
-    """``active_recorder`` returns ``recorder`` no more; harmless if it did not."""
+    """``active_recorder`` no longer returns ``recorder``. Nothing happens if it did not."""
     with contextlib.suppress(ValueError):
         _active.remove(recorder)
 

@@ -1,4 +1,4 @@
-"""Rows that came faster than they could be written: sums a step and kind in their place."""
+"""Sums per step and kind, for rows that came faster than they can be written."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from memscope.recorder.rows import Row, make_row
 
 
 class Backlog:
-    """Sums of the rows that were taken out of a recorder's list."""
+    """Sums of the rows that were taken out of a full recorder's list."""
 
     def __init__(self) -> None:
         self.dropped_rows = 0
         self._sums: dict[tuple[int, int, str | None], list[int]] = {}
 
     def shorten(self, rows: list[Row], start: int) -> None:
-        """Put sums in the place of ``rows`` from ``start`` on; others may append meanwhile."""
+        """Replace ``rows`` from ``start`` on by sums. Other threads may append meanwhile."""
         excess, kept = rows[start:], []
         for row in excess:
             if row[1] in NEVER_SUMMED:
@@ -25,7 +25,7 @@ class Backlog:
         rows[start : start + len(excess)] = kept  # before what has come meanwhile
 
     def take(self) -> list[Row]:
-        """The sums as rows, each once."""
+        """The sums as rows. Each sum is returned once."""
         sums, self._sums = self._sums, {}
         return [
             make_row(

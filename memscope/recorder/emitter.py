@@ -1,4 +1,4 @@
-"""What a program says to a recorder: facts, readings, marks, phases and steps."""
+"""What a program tells a recorder: facts, readings, marks, phases and steps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STEP = int(Kind.STEP)
 
 
 class Emitter:
-    """Turns what is said into rows, on the thread that says it."""
+    """Turns calls into rows, on the thread that calls."""
 
     def __init__(self, emit: Emit) -> None:
         self.emit = emit
@@ -30,12 +30,12 @@ class Emitter:
         self.at_step_end: Callable[[int], None] | None = None  # on the program's thread
 
     def fact(self, key: str, data: object) -> None:
-        """Record something learnt; the last value of a key counts."""
+        """Record something about the run. The last value of a key counts."""
         self.emit(_FACT, name=key, data=data)
 
     def sample(
         self,
-        reading_name: str,
+        name: str,
         *,
         bytes: int | None = None,
         value: float | None = None,
@@ -43,16 +43,16 @@ class Emitter:
         layer: int = -1,
         device: int = -1,
     ) -> None:
-        """Record one reading of ``reading``. A reading that could not be had is not recorded."""
-        self.emit(_SAMPLE, step, layer, reading_name, bytes, value=value, device=device)
+        """Record one reading. A reading that could not be taken is not recorded."""
+        self.emit(_SAMPLE, step, layer, name, bytes, value=value, device=device)
 
     def mark(self, name: str) -> None:
-        """A moment of the user's own."""
+        """Record a moment that the user names."""
         self.emit(_MARK, self.open_step, name=name)
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """A stretch of the user's own."""
+        """Record a stretch of time that the user names."""
         start = self.clock()
         try:
             yield
@@ -60,7 +60,7 @@ class Emitter:
             self.emit(_PHASE, self.open_step, name=name, duration_ns=self.clock() - start)
 
     def take_steps(self, source: str) -> None:
-        """Steps come from ``source`` from now on: whoever made them before ceases."""
+        """From now on ``source`` begins and ends steps, and no other source does."""
         if self.step_source != source:
             self.step_source = source
             self._is_in_step = False
@@ -68,7 +68,7 @@ class Emitter:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[int]:
-        """One step; its number is yielded. Rows that belong to it are emitted inside."""
+        """Record one step. Yields its number; rows that belong to the step are emitted inside."""
         self.take_steps(StepSource.MARKED)
         number, start = self.begin_step(), self.clock()
         try:
@@ -81,11 +81,11 @@ class Emitter:
 
     @property
     def open_step(self) -> int:
-        """Number of the step that has begun and not ended; -1 outside of one."""
+        """Number of the step that has begun and not ended, -1 outside a step."""
         return self._step if self._is_in_step else -1
 
     def begin_step(self) -> int:
-        """Begin a step that no block encloses; its number. ``end_step`` ends it."""
+        """Begin a step without a ``with`` block and return its number. ``end_step`` ends it."""
         self._step += 1
         self._is_in_step = True
         return self._step
@@ -98,4 +98,4 @@ class Emitter:
             self.at_step_end(number)
 
     def _note_error(self, error: BaseException) -> None:
-        """An exception is on its way out of a step."""
+        """Called with an exception that leaves a step."""

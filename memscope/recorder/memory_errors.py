@@ -1,7 +1,7 @@
-"""Out-of-memory errors as exceptions on their way out, of whatever library they come from.
+"""Out-of-memory errors that reach us as exceptions, from any library.
 
-Torch's observer sees what torch's own allocator refuses. The rest (cudaMalloc by others, NVML's
-assert, cudaMallocAsync, the host) is known by the exception alone, and has no map.
+Torch's observer sees what torch's own allocator refuses. All others (cudaMalloc by other libraries,
+NVML's assert, cudaMallocAsync, the host) are known by their exception alone and have no map.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _observed: weakref.WeakKeyDictionary[Recorder, set[int]] = weakref.WeakKeyDictio
 
 @dataclass(frozen=True, slots=True)
 class MemoryProblem:
-    """An exception that says that memory ran out, its text, and what that gives."""
+    """An out-of-memory exception, its text, and the sizes that the text gives."""
 
     error: BaseException
     text: str
@@ -48,7 +48,7 @@ class MemoryProblem:
 
 
 def open_recorders() -> list[Recorder]:
-    """Recorders of which a probe watches for this, and the one that is active."""
+    """Recorders that have an out-of-memory probe, and the active one."""
     found = [recorder for recorder in tuple(_watching.values()) if recorder is not None]
     active = active_recorder()
     if active is not None and active not in found:
@@ -57,18 +57,18 @@ def open_recorders() -> list[Recorder]:
 
 
 def begin_watching(probe: object) -> None:
-    """Look at uncaught exceptions from now on, for ``probe``."""
+    """From now on look at uncaught exceptions for ``probe``."""
     _watching[probe] = None
     _hooks[probe] = _Hooks()
 
 
 def bind_recorder(probe: object, recorder: Recorder) -> None:
-    """What ``probe`` watches for is recorded by ``recorder``."""
+    """Have ``recorder`` record the errors that ``probe`` sees."""
     _watching[probe] = recorder
 
 
 def end_watching(probe: object) -> None:
-    """The program has its hooks back."""
+    """Stop looking, and restore the program's exception hooks."""
     _watching.pop(probe, None)
     hooks = _hooks.pop(probe, None)
     if hooks is not None:
@@ -77,7 +77,7 @@ def end_watching(probe: object) -> None:
 
 @contextlib.contextmanager
 def recorded_by_caller() -> Iterator[None]:
-    """Inside, the caller records what runs out of memory on this thread; nobody else does."""
+    """Inside, the caller itself records out-of-memory errors of this thread; nobody else does."""
     before = is_recorded_by_caller()
     _own.is_recording = True
     try:
@@ -92,7 +92,7 @@ def is_recorded_by_caller() -> bool:
 
 
 def note_observed(recorder: Recorder, requested_bytes: int) -> None:
-    """Torch's observer has recorded this one; its exception comes later."""
+    """Torch's observer has recorded an error of this size; its exception follows."""
     _observed.setdefault(recorder, set()).add(requested_bytes)
 
 
@@ -100,7 +100,7 @@ def note_observed(recorder: Recorder, requested_bytes: int) -> None:
 
 
 def record_error(recorder: Recorder, error: BaseException | None) -> None:
-    """Record ``error`` where it says that memory ran out, once. Never raises."""
+    """Record ``error`` once if it says that memory ran out. Never raises."""
     with contextlib.suppress(Exception):
         problem = None if error is None else find_problem(error)
         if problem is not None:
@@ -108,7 +108,7 @@ def record_error(recorder: Recorder, error: BaseException | None) -> None:
 
 
 def find_problem(error: BaseException) -> MemoryProblem | None:
-    """The first exception of the chain, as a traceback shows it, that memory ran out for."""
+    """The first out-of-memory exception of the chain, in the order of a traceback; None if none."""
     link: BaseException | None = error
     for _ in range(MAX_CHAIN):
         if link is None:
@@ -122,7 +122,7 @@ def find_problem(error: BaseException) -> MemoryProblem | None:
 
 
 def record_problem(recorder: Recorder, problem: MemoryProblem) -> None:
-    """Record it, unless this recorder has it already."""
+    """Record ``problem``, unless this recorder already has it."""
     paths = getattr(problem.error, _MARK, ())
     path = str(recorder.path)
     if is_recorded_by_caller() or path in paths:
@@ -148,7 +148,7 @@ def record_problem(recorder: Recorder, problem: MemoryProblem) -> None:
 
 
 def _text(error: BaseException) -> str:
-    """Its class and what it says; only texts, since others may be tensors."""
+    """Class and text of an exception. Arguments that are not text, like tensors, are left out."""
     if isinstance(error, MemoryError):
         said = str(error)
     else:
@@ -168,9 +168,9 @@ def _message(error: BaseException, text: str) -> OomMessage | None:
 
 
 class _Hooks:
-    """In front of the program's hooks for uncaught exceptions, which do what they did.
+    """Stands before the program's hooks for uncaught exceptions and calls them afterwards.
 
-    Where another comes to stand in front of them, they stay there and only pass on.
+    If other hooks are set in front of these, these stay in place and only pass on.
     """
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ class _Hooks:
         self._thread, threading.excepthook = threading.excepthook, self._on_thread
 
     def remove(self) -> None:
-        """Give back what is still ours."""
+        """Restore the hooks that are still ours."""
         self._is_open = False
         if sys.excepthook == self._on_main:
             sys.excepthook = self._main

@@ -1,7 +1,7 @@
-"""The file that a recorder writes: made so that nothing is overwritten, locked while it grows.
+"""The file that a recorder writes. It overwrites nothing, and is locked while it grows.
 
-The program may close every descriptor that it has, ours among them, and open files of its own
-under their numbers. So each write makes sure first that the descriptor is still the file's.
+A program may close every descriptor it has, ours too, and open its own files under the same
+numbers. So each write first checks that the descriptor is still our file's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _given_up: list[IO[bytes]] = []  # files whose descriptors are the program's own
 
 
 class OutputFile:
-    """A new file at ``path``, locked until it is closed; ``size`` bytes of it are whole."""
+    """A new file at ``path``, locked until closed. ``size``: bytes that were written whole."""
 
     def __init__(self, path: Path) -> None:
         """Raises OSError, FileExistsError among them: it overwrites nothing."""
@@ -42,7 +42,7 @@ class OutputFile:
 
     @property
     def is_at_path(self) -> bool:
-        """Whether it is still what lies at its path: nobody moved or replaced it."""
+        """Whether the file is still at its path: nobody has moved or replaced it."""
         try:
             status = os.stat(self.path)
         except OSError:
@@ -50,7 +50,9 @@ class OutputFile:
         return (status.st_dev, status.st_ino) == self._identity
 
     def write(self, data: bytes) -> None:
-        """All of ``data``. Raises OSError; then ``cut_back`` takes away what was begun."""
+        """Write all of ``data``. Raises OSError; ``cut_back`` then removes the part that was
+        written.
+        """
         if not self.is_ours:
             raise OSError(errno.EBADF, "the program closed its descriptor")
         view = memoryview(data)
@@ -59,29 +61,29 @@ class OutputFile:
         self.size += len(data)
 
     def cut_back(self) -> None:
-        """Take away what follows the last whole write."""
+        """Cut the file to the last whole write."""
         if self.is_ours:
             self._file.truncate(self.size)
             self._file.seek(self.size)
 
     def close(self) -> None:
-        """Close the file, unless its descriptor has become one of the program's."""
+        """Close the file, unless the program has taken over the descriptor."""
         if self.is_ours:
             self._file.close()
         else:
             _given_up.append(self._file)
 
     def discard(self) -> None:
-        """Close it and take it away."""
+        """Close and delete the file."""
         self.close()
         with contextlib.suppress(OSError):
             self.path.unlink()
 
 
 def check_writable(path: Path, *, force: bool, to_force: str = "--force") -> None:
-    """Raises MemscopeError where a recording cannot go to ``path``, before anything else is done.
+    """Raise MemscopeError if no recording can be written at ``path``.
 
-    ``to_force``: how its reader would write that it may be overwritten.
+    ``to_force``: how the user asks to overwrite a file, for the message.
     """
     with writing(path):
         if path.is_symlink() and not path.is_dir() and (path.is_file() or not path.exists()):
@@ -95,7 +97,7 @@ def check_writable(path: Path, *, force: bool, to_force: str = "--force") -> Non
 
 
 def _identify(file: IO[bytes]) -> tuple[int, int] | None:
-    """Which file the descriptor is; None where it is none."""
+    """Device and inode of the descriptor; None if it is not open."""
     try:
         status = os.fstat(file.fileno())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The probes of a recorder, each able to fail alone."""
+"""The probes of a recorder. Each can fail without the others."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Probe = Callable[["Recorder"], None]
 
 
 class ProbeList:
-    """Asks probes for readings until they fail, and lets go of all of them at the end."""
+    """Calls probes until they fail, and closes all of them at the end."""
 
     def __init__(self, probes: Sequence[Probe]) -> None:
         self._all = tuple(probes)
         self._working = list(probes)
 
     def begin(self, recorder: Recorder) -> None:
-        """On the program's thread; on the writer's they are asked for readings."""
+        """Let probes begin, on the program's thread. Their readings are taken on the writer's."""
         for probe in self._all:
             begin = getattr(probe, "begin", None)
             if begin is not None:
@@ -30,7 +30,9 @@ class ProbeList:
                     begin(recorder)
 
     def sample(self, recorder: Recorder) -> None:
-        """One reading of each; one that raises is named and asked no more."""
+        """Take one reading of each probe. A probe that raises is named in a fact and not called
+        again.
+        """
         for probe in tuple(self._working):
             try:
                 probe(recorder)
@@ -40,7 +42,7 @@ class ProbeList:
                 recorder.fact(probe_fact(name), {"stopped": f"{type(error).__name__}: {error}"})
 
     def close(self) -> None:
-        """Let go of what probes hold in the program, such as a function that they wrapped."""
+        """Let probes restore what they changed in the program, such as a function they wrapped."""
         for probe in self._all:
             close = getattr(probe, "close", None)
             if close is not None:

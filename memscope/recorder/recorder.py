@@ -1,7 +1,7 @@
-"""Recorder: one append on the program's thread; a thread of its own encodes and writes.
+"""The recorder: one append on the program's thread; its own thread encodes and writes.
 
-Nothing here may disturb the program: a fault while recording stops the recording, with one line on
-stderr, and never the program.
+It must never disturb the program. A fault while recording ends the recording, with one line on
+stderr.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _clock = time.perf_counter_ns
 
 
 class Recorder(Emitter):
-    """Writes one recording. Off is None: call sites guard, there is no null object."""
+    """Writes one recording. A program without a recorder uses None: there is no null object."""
 
     def __init__(
         self,
@@ -77,13 +77,13 @@ class Recorder(Emitter):
 
     @property
     def dropped_rows(self) -> int:
-        """Rows that became sums because the backlog was full."""
+        """Rows that became sums because they came faster than they could be written."""
         return self._backlog.dropped_rows
 
     def flush(self, timeout_s: float) -> bool:
-        """Have all rows of this moment written; whether they were within ``timeout_s``.
+        """Write all rows up to now. Returns whether that took at most ``timeout_s`` seconds.
 
-        False once the recorder has stopped or is closed, and on the writer's own thread.
+        Returns False if the recorder has stopped or is closed, and on the writer's own thread.
         """
         is_writer = threading.current_thread() is self._thread
         written = threading.Event()
@@ -95,7 +95,7 @@ class Recorder(Emitter):
         return written.wait(timeout_s) and self.stopped is None
 
     def close(self) -> None:
-        """Write what is left and the end marker; safe to call twice."""
+        """Write the rest and the end marker. Safe to call twice."""
         if not self._begin_closing():
             return
         self._call_thread()
@@ -105,8 +105,10 @@ class Recorder(Emitter):
         self._end()
 
     def _begin_closing(self) -> bool:
-        """Whether it was open. While another thread forks, nobody is there to write what is left:
-        that is waited for."""
+        """Whether it was open until now.
+
+        If another thread forks, the writer's thread is paused: wait for it.
+        """
         until = time.monotonic() + FORK_SECONDS
         while True:
             with self._turn:
@@ -119,7 +121,7 @@ class Recorder(Emitter):
 
     @property
     def is_closing(self) -> bool:
-        """Whether it is closed, or about to be: probes are then asked for the last time."""
+        """Whether it is closed or closing. Probes are then called for the last time."""
         return self._closing
 
     def __enter__(self) -> Self:
@@ -162,7 +164,7 @@ class Recorder(Emitter):
             self._stop(f"a fault in memscope: {type(error).__name__}: {error}")
 
     def _call_thread(self) -> None:
-        """Have the writer's thread look now at what there is to do."""
+        """Wake the writer's thread."""
         with contextlib.suppress(RuntimeError):  # it was called and has not looked yet
             self._wake.release()
 
@@ -204,19 +206,19 @@ class Recorder(Emitter):
         del self._flushes[:count]
 
     def _tidy(self) -> None:
-        """Thin or remove old segments for a moment, and say what is no longer there."""
+        """Downsample or delete old segments for a moment, and record what was deleted."""
         self._segments.tidy(lambda: self._is_paused or self._closing or bool(self._flushes))
         if self._segments.removed != self._removed:
             self._removed = self._segments.removed
             self.fact(Fact.REMOVED, asdict(self._removed))
 
     def _bound_backlog(self) -> None:
-        """Where rows come faster than they can be written, keep sums a step instead."""
+        """If rows come faster than they can be written, replace the excess by sums per step."""
         if len(self._rows) >= MAX_BACKLOG_ROWS:
             self._backlog.shorten(self._rows, FLUSH_ROWS)
 
     def _stop(self, reason: str) -> None:
-        """Give up recording; the program goes on."""
+        """End the recording; the program goes on."""
         with self._turn:
             self.stopped = reason
         self._switch_off()
@@ -244,7 +246,7 @@ class Recorder(Emitter):
             self._pin_signal.restore()
 
     def pause(self) -> None:
-        """End the thread before a fork: it would leave the child locks that nobody lets go of."""
+        """End the thread before a fork: the child would inherit locks that nobody releases."""
         if threading.current_thread() is self._thread:
             return
         with self._turn:
@@ -263,7 +265,7 @@ class Recorder(Emitter):
                 self._start_thread()
 
     def leave_in_child(self) -> None:
-        """After a fork the file belongs to the parent alone."""
+        """After a fork the file belongs to the parent only."""
         self._switch_off()
         self._turn = threading.RLock()  # a thread that is not here may have held it
         self._closing = True

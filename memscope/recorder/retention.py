@@ -1,7 +1,8 @@
-"""Which segments of a recording to keep: a plan over a list, without a file.
+"""Decides which segments of a recording to keep. A plan over a list, without files.
 
-The newest are kept in full, older ones as sums a step, the oldest go. A segment with a pin stays
-as it is; pins take half of the limit at most, and an out-of-memory error's outlast others.
+The newest segments are kept in full, older ones as sums per step, and the oldest are deleted. A
+pinned segment stays as it is. Pins take at most half of the limit; pins of an out-of-memory error
+are kept longest.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ OOM, MARK = "oom", "mark"
 
 @dataclass(frozen=True, slots=True)
 class OldSegment:
-    """One that is written to its end. ``pin``: why it stays as it is, OOM or MARK; else None."""
+    """A segment that is complete. ``pin``: why it stays as it is (OOM or MARK), or None."""
 
     number: int
     path: Path
@@ -37,25 +38,26 @@ class OldSegment:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Bytes that all segments of a recording may take together."""
+    """The limit in bytes for all segments of a recording together."""
 
     limit_bytes: int
 
     @property
     def segment_bytes(self) -> int:
-        """What one segment takes before the next is begun."""
+        """Size at which a segment is full and the next one begins."""
         return self.limit_bytes // SEGMENTS_A_LIMIT
 
     @property
     def old_bytes(self) -> int:
-        """What those behind the one being written may take; one more is thinned meanwhile."""
+        """Bytes that complete segments may take, while one more is being downsampled."""
         return self.limit_bytes - 2 * self.segment_bytes
 
     def choose(self, old: Sequence[OldSegment]) -> tuple[str, OldSegment] | None:
-        """What to do next to the oldest first of ``old``: THIN or REMOVE; None where all may stay.
+        """What to do next with ``old`` (oldest first): which segment to THIN or REMOVE; None if all
+        fit.
 
-        Full ones may take half of the limit before they are thinned rather than thinned ones
-        removed.
+        Full segments may take half of the limit before they are downsampled; only then are
+        downsampled ones deleted.
         """
         free = [each for each in old if each.pin is None]
         full = [each for each in free if not each.is_thinned]
@@ -70,14 +72,14 @@ class Retention:
         return REMOVE, thinned[0]
 
     def unpin(self, old: Sequence[OldSegment]) -> OldSegment | None:
-        """Whose pin goes, since pins take more than their half; None where they do not."""
+        """The segment to unpin if pins take more than half of the limit; else None."""
         pinned = [each for each in old if each.pin is not None]
         if sum(each.bytes for each in pinned) <= self.limit_bytes // 2:
             return None
         return next((each for each in pinned if each.pin != OOM), pinned[0])
 
     def first_to_go(self, old: Sequence[OldSegment]) -> OldSegment | None:
-        """What is removed where there is no time to thin; None where nothing is left."""
+        """The segment to delete if there is no time to downsample; None if there is none."""
         for is_wanted in (
             lambda each: each.pin is None,
             lambda each: each.pin != OOM,
@@ -90,9 +92,9 @@ class Retention:
 
 
 def parse_keep_last(text: str, written: str = "--keep-last {}") -> int | None:
-    """Bytes that ``text`` names; None for "all". Raises MemscopeError.
+    """The limit that ``text`` names, in bytes; None for "all". Raises MemscopeError.
 
-    ``written``: how its reader wrote it.
+    ``written``: how the user wrote it, for the message.
     """
     shown, example = written.format(text), written.format("1GiB")
     if not isinstance(text, str):

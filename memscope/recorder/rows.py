@@ -19,10 +19,10 @@ _clock = time.perf_counter_ns
 
 
 class Emit(Protocol):
-    """Appends one event; see ``memscope.events`` for what each kind carries.
+    """Appends one event. ``memscope.events`` says what each kind carries.
 
-    ``at_ns``: when it happened, by ``Recorder.clock``, if not now. ``data`` is encoded later and
-    must not change any more.
+    ``at_ns``: when it happened, by ``Recorder.clock``; now if not given. ``data`` is encoded later
+    and must not change.
     """
 
     def __call__(
@@ -44,7 +44,10 @@ class Emit(Protocol):
 
 
 def make_emit(rows: list[Row]) -> tuple[Emit, Callable[[], None]]:
-    """``emit`` into ``rows``, and what turns it off. A closure costs half of what a method does."""
+    """An ``emit`` that appends to ``rows``, and a function that turns it off.
+
+    A closure costs half of what a method costs.
+    """
     append, clock, thread = rows.append, time.perf_counter_ns, threading.get_ident
 
     def emit(
@@ -89,11 +92,11 @@ def make_emit(rows: list[Row]) -> tuple[Emit, Callable[[], None]]:
 
 
 def _ignore(row: Row) -> None:
-    """Where rows go once a recorder is closed or stopped."""
+    """The ``append`` of a recorder that is closed or has stopped."""
 
 
 def make_row(kind: int, name: str | None, data: object, **fields: int) -> Row:
-    """One row with the given fields and nothing else."""
+    """One row with the given fields; all others are absent."""
     given = {"t_ns": time.perf_counter_ns(), "kind": kind, "name": name, "data": data, **fields}
     ids = ("step", "layer", "device", "stream", "thread", "request")
     return tuple(given.get(column.name, -1 if column.name in ids else None) for column in COLUMNS)
@@ -102,11 +105,11 @@ def make_row(kind: int, name: str | None, data: object, **fields: int) -> Row:
 def encode_rows(
     rows: Sequence[Row], start_ns: int, schema: pa.Schema, *, rest_seconds: float = 0.0
 ) -> pa.RecordBatch:
-    """Rows as one Arrow batch of ``schema``; times relative to ``start_ns``, data as JSON.
+    """Rows as one Arrow batch of ``schema``, with times relative to ``start_ns`` and data as JSON.
 
-    ``rest_seconds``: slept after each half millisecond, so that the program gets Python's lock in
-    between; it would wait for all of it otherwise, or for the 5 ms after which Python takes the
-    lock away. Each rest costs the program a moment, so that there are no more.
+    ``rest_seconds``: sleep after each half millisecond of work, so that the program gets Python's
+    lock. Without it, the program would wait for the whole batch or for Python's switch interval of
+    5 ms. Each rest costs the program a moment, so there are no more of them.
     """
     since_ns = _clock()
     columns: list[list[Any]] = [[] for _ in schema]
@@ -125,7 +128,7 @@ def encode_rows(
 
 
 def sound_rows(rows: Sequence[Row], schema: pa.Schema) -> list[Row]:
-    """Those that can be encoded: a program may emit a text where a number belongs, say."""
+    """The rows that can be encoded. A program may emit text where a number belongs."""
     try:
         encode_rows(rows, 0, schema)
         return list(rows)
@@ -144,8 +147,10 @@ MAX_TEXT_CHARS = 10_000
 
 
 def _to_json(value: Any) -> str:
-    """``value`` as JSON; what JSON has no form for (keys that are tuples, a list in itself) as text
-    with a note: one odd object must not end a recording."""
+    """``value`` as JSON. What has no JSON form becomes text with a note.
+
+    One odd object must not end a recording.
+    """
     try:
         return _encode_json(value)
     except Exception as error:
@@ -158,7 +163,7 @@ def _to_json(value: Any) -> str:
 
 
 def _rest(since_ns: int, seconds: float) -> int:
-    """Sleep, where there was work enough since then; since when there is now."""
+    """Sleep if enough work was done since then. Returns the new start of work."""
     if not seconds or _clock() - since_ns < WORK_NS:
         return since_ns
     time.sleep(seconds)
@@ -166,7 +171,7 @@ def _rest(since_ns: int, seconds: float) -> int:
 
 
 def _encode_data(column: list[Any]) -> list[str | None]:
-    """Values as JSON; one object in many rows, such as a reason, is encoded once."""
+    """Values as JSON. An object that many rows share is encoded once."""
     if column.count(None) == len(column):
         return column
     ids = list(map(id, column))

@@ -12,7 +12,7 @@ from memscope.format.header import Segment, with_segment
 
 
 class SegmentEncoder:
-    """Numbers batches and rows on from where the segment before it ended."""
+    """Encodes one segment. Numbers of batches and rows continue those of the segment before."""
 
     def __init__(self, header: Mapping[str, Any], segment: Segment) -> None:
         self.segment = segment
@@ -23,24 +23,24 @@ class SegmentEncoder:
 
     @property
     def rows(self) -> int:
-        """Events in it."""
+        """Number of events in the segment."""
         return self.next_row - self.segment.first_row
 
     def begin(self) -> bytes:
-        """What opens the file."""
+        """The bytes that open the file."""
         return encode_schema(self.schema)
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
-        """The next batch."""
+        """The bytes of the next batch."""
         data = self._encoder.encode(batch, sequence=self.next_sequence, first_row=self.next_row)
         self.next_sequence += 1
         self.next_row += batch.num_rows
         return data
 
     def uncount(self, batch: pa.RecordBatch) -> None:
-        """The last batch holds no events of its own: it repeats facts, or was not written."""
+        """Do not count the last batch: it repeats facts, or was not written."""
         self.next_row -= batch.num_rows
 
     def end(self) -> bytes:
-        """What closes the file."""
+        """The bytes that close the file."""
         return self._encoder.close(sequence=self.next_sequence, first_row=self.next_row)

@@ -1,8 +1,9 @@
-"""The file that a recorder writes, and the segments behind it, within a limit of bytes.
+"""The file that a recorder writes, and its older segments, within a limit of bytes.
 
-PATH is always the segment being written. Once it is full it gets a name of its own and the next one
-takes its place in one step, with the last value of each fact at its head, so that each segment
-opens alone and a program may be killed at any moment. Everything here runs on the writer's thread.
+PATH is always the segment being written. When it is full it gets a name of its own, and the next
+one takes its place in one step. Each segment begins with the last value of every fact, so that it
+can be opened alone and the program may be killed at any moment. Everything here runs on the
+writer's thread.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ SLICE_SECONDS = 0.25  # and at most so long, where the program leaves it little 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What is no longer there. ``unthinned_rows``: of segments that there was no time to thin."""
+    """What was deleted. ``unthinned_rows``: events of segments that were never downsampled."""
 
     segments: int = 0
     rows: int = 0
@@ -51,10 +52,10 @@ class Removed:
 
 
 class Segments:
-    """Writes rows at ``path``; with ``limit_bytes`` the last of them, without it all."""
+    """Writes rows at ``path``: the latest up to ``limit_bytes``, or all without a limit."""
 
     def __init__(self, path: Path, limit_bytes: int | None, start_ns: int) -> None:
-        """Raises OSError where the file cannot be made or its header not be written."""
+        """Raises OSError if the file or its header cannot be written."""
         self.path = path
         self.removed = Removed()
         self._retention = None if limit_bytes is None else Retention(limit_bytes)
@@ -77,7 +78,7 @@ class Segments:
         return self._file.is_ours
 
     def write(self, rows: list[Row], *, rest_seconds: float = 0.0) -> None:
-        """One batch; ``rest_seconds`` as ``encode_rows`` has it. Raises OSError."""
+        """Write one batch. ``rest_seconds``: see ``encode_rows``. Raises OSError."""
         schema = self._encoder.schema
         try:
             batch = encode_rows(rows, self._start_ns, schema, rest_seconds=rest_seconds)
@@ -100,7 +101,7 @@ class Segments:
             self._roll(rows[-1][0] - self._start_ns + 1, self._retention)
 
     def _without_odd(self, rows: list[Row], error: Exception) -> list[Row]:
-        """Rows without those that cannot be encoded, and the fact how many these were."""
+        """The rows that can be encoded, and a fact with the number of others."""
         sound = sound_rows(rows, self._encoder.schema)
         self._refused_rows += len(rows) - len(sound)
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:MAX_REASON_CHARS]
@@ -108,12 +109,12 @@ class Segments:
         return [*sound, make_row(Kind.FACT, Fact.REFUSED, fact)]
 
     def end(self) -> None:
-        """The end marker. Raises OSError."""
+        """Write the end marker. Raises OSError."""
         self.stop_thinning()
         self._file.write(self._encoder.end())
 
     def give_up(self, reason: str) -> None:
-        """Say in the file why nothing follows. Raises OSError where that cannot be written."""
+        """Write a fact that says why nothing follows. Raises OSError."""
         self.stop_thinning()
         self._file.cut_back()
         row = make_row(Kind.FACT, Fact.STOPPED, {"reason": reason})
@@ -125,7 +126,7 @@ class Segments:
         self._file.close()
 
     def tidy(self, is_wanted: Callable[[], bool] = lambda: False) -> None:
-        """Thin or remove old segments, a moment or until ``is_wanted``. Never raises."""
+        """Downsample or delete old segments, for a moment or until ``is_wanted``. Never raises."""
         if self._retention is None:
             return
         if self._thinner is None:
@@ -134,7 +135,7 @@ class Segments:
             self._go_on(self._thinner, is_wanted)
 
     def stop_thinning(self) -> None:
-        """Leave the segment as it is that is being thinned."""
+        """Stop downsampling, and keep the segment as it is."""
         if self._thinner is not None:
             self._thinner.abandon()
             self._thinner = None
@@ -142,7 +143,7 @@ class Segments:
     # -- facts and pins ------------------------------------------------------------------------
 
     def _note(self, rows: Sequence[Row], batch: pa.RecordBatch) -> None:
-        """What later segments repeat, and why this one stays as it is."""
+        """Keep facts for later segments, and pins for this one."""
         kinds = batch.column("kind").to_numpy()
         for row in np.flatnonzero(kinds == Kind.FACT).tolist():
             key = rows[row][4]
@@ -157,7 +158,7 @@ class Segments:
             self._pin = OOM  # the allocator's map goes with the error that it was taken at
 
     def _follow_call(self, row: Row) -> None:
-        """What the program's own driver calls hold, by owner."""
+        """Keep track of what the program's own driver calls hold, by owner."""
         kind, name, size, device = row[1], str(row[4]), row[5] or 0, row[10]
         if device >= 0 or (name not in self._held and len(self._held) >= MAX_FACTS):
             return
@@ -208,7 +209,7 @@ class Segments:
         }
 
     def _keep(self, file: OutputFile, number: int) -> Path:
-        """Give the full segment its own name. Raises OSError where another file took its place."""
+        """Give the full segment its own name. Raises OSError if another file took its place."""
         if not file.is_at_path:
             raise OSError(errno.ENOENT, "it was moved, removed or replaced meanwhile")
         for name in free_names(self.path, number):
@@ -262,7 +263,9 @@ class Segments:
             self._put(segment, replace(segment, bytes=thinner.bytes, is_thinned=True))
 
     def _make_room(self, needed: int, retention: Retention) -> None:
-        """Remove what there is no time to thin, so that the total never exceeds the limit."""
+        """Delete segments that there is no time to downsample, so that the total never exceeds the
+        limit.
+        """
         while self._old and self._total() + needed > retention.limit_bytes:
             first = retention.first_to_go(self._old)
             assert first is not None
@@ -301,7 +304,10 @@ def _begin(path: Path, opening: bytes) -> OutputFile:
 
 
 def _stronger(pin: str | None, row: Row) -> str | None:
-    """An out-of-memory error of the program outlasts marks; those of requests are expected."""
+    """The pin of an out-of-memory error replaces that of a mark.
+
+    Errors of single requests are expected and pin nothing.
+    """
     if row[1] == Kind.MARK:
         return pin or MARK
     is_request = isinstance(row[8], dict) and row[8].get("scope") == "request"

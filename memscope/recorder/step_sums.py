@@ -1,11 +1,10 @@
-"""A batch thinned: sums a step and kind in the place of events that only matter by the step.
+"""Downsamples a batch: sums per step and kind replace events that only matter per step.
 
-Kept as they are: facts, steps, out of memory, marks, phases, the allocator's map, flushes, retries,
-loaded modules, requests and their KV blocks, driver calls of other libraries, and the readings of
-those moments at which a reading was at its most or its least or was read last, of each few seconds.
-The rest becomes ``dropped`` rows with count, bytes and duration (absent where one event had none),
-each in the place of the last event that it stands for. Those of uploads and evictions also say
-which layers: [first, last] of each run of neighbours.
+Kept as they are: the kinds of ``KEPT_WHEN_OLD``, driver calls of other libraries, and of each few
+seconds the moments at which a reading was highest, lowest or last. The rest becomes ``dropped``
+rows with count, bytes and duration (absent if one event had none), each at the place of its last
+event. Sums of uploads and evictions also list the layers, as [first, last] of each run of
+neighbours.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ _MOVES = (Kind.UPLOAD, Kind.LAYER, Kind.EVICT)
 
 
 class LastMoves:
-    """What happened to each layer last, from batch to batch."""
+    """The last move of each layer, from batch to batch."""
 
     def __init__(self) -> None:
         self._kind: Numbers = np.full(0, -1)
 
     def follow(self, kind: Numbers, layer: Numbers) -> Flags:
-        """Whether each row moves its layer anew: its last move was of another kind.
+        """Whether each row moves its layer anew: the layer's last move was of another kind.
 
-        A layer that is uploaded in several parts is uploaded once.
+        A layer that is uploaded in several parts counts as uploaded once.
         """
         is_move = np.isin(kind, _MOVES) & (layer >= 0) & (layer < MAX_LAYERS)
         rows = np.flatnonzero(is_move)
@@ -63,7 +62,7 @@ class LastMoves:
 
 
 def thin(batch: pa.RecordBatch, moves: LastMoves) -> pa.RecordBatch:
-    """``batch`` with sums in the place of what need not be kept."""
+    """``batch`` with sums in place of events that need not be kept."""
     columns = _Columns.of(batch)
     is_new = moves.follow(columns.kind, columns.layer)
     is_kept = _KEPT[columns.kind.astype(np.uint8)] | _kept_readings(columns)
@@ -81,7 +80,7 @@ def thin(batch: pa.RecordBatch, moves: LastMoves) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What sums are made of, as arrays; ``size`` and ``duration`` −1 where absent."""
+    """The columns that sums are made of. ``size`` and ``duration`` are −1 if absent."""
 
     t_ns: Numbers
     kind: Numbers
@@ -116,7 +115,9 @@ class _Columns:
 
 
 def _kept_readings(columns: _Columns) -> Flags:
-    """The readings, layers' own left out, of the moments that stand for their window."""
+    """Whether each row is a reading at a moment that stands for its window. Readings of layers are
+    not.
+    """
     is_kept = np.zeros(len(columns.kind), dtype=bool)
     rows = np.flatnonzero((columns.kind == Kind.SAMPLE) & (columns.layer < 0))
     if not len(rows):
@@ -134,7 +135,10 @@ def _kept_readings(columns: _Columns) -> Flags:
 
 
 def _group(columns: _Columns, rows: Numbers) -> list[Numbers]:
-    """``rows`` by kind, step and name; those outside of a step by the step that ends next."""
+    """``rows`` grouped by kind, step and name.
+
+    Rows outside a step belong to the step that ends next.
+    """
     ends = np.flatnonzero(columns.kind == Kind.STEP)
     next_end = np.where(columns.step[rows] < 0, np.searchsorted(ends, rows), -1)
     key = _combine(columns.kind[rows], columns.step[rows], columns.code[rows], next_end)
@@ -168,7 +172,7 @@ def _sum_row(columns: _Columns, rows: Numbers, is_new: Flags) -> tuple[object, .
 
 
 def layer_ranges(layers: Numbers) -> list[list[int]]:
-    """Runs of neighbours as [first, last]; a layer that is there twice is in two of them."""
+    """Runs of neighbours as [first, last]. A layer that occurs twice is in two of them."""
     ranges: list[list[int]] = []
     left = np.sort(layers)
     while len(left):

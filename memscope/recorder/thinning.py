@@ -1,6 +1,6 @@
-"""One segment thinned, a slice at a time: read, summed, written beside it, put in its place.
+"""Downsamples one segment, a slice at a time: read, sum, write a file beside it, replace it.
 
-No descriptor is kept between slices: the program may fork, or close whatever is open.
+No descriptor is kept open between slices: the program may fork, or close all descriptors.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ WORTHWHILE = 0.5  # of its bytes: what is not thinned to less is not worth keepi
 
 
 class NotWorthwhile(Exception):
-    """A segment that sums make hardly smaller."""
+    """Sums would make the segment hardly smaller."""
 
 
 class Thinner:
-    """Thins the segment of ``rows`` events at ``source``."""
+    """Downsamples the segment at ``source``, which holds ``rows`` events."""
 
     def __init__(self, source: Path, rows: int, moves: LastMoves) -> None:
-        """Raises OSError, or what a damaged segment raises."""
+        """Raises OSError, or the error of a damaged segment."""
         self.source = source
         self.target = thin_name(source)
         self.bytes = 0
@@ -54,9 +54,9 @@ class Thinner:
         self._append(self._encoder.begin())
 
     def advance(self, is_over: Callable[[], bool]) -> bool:
-        """Go on until ``is_over``, at least by a batch; whether the result is in place.
+        """Work until ``is_over``, for at least one batch. Returns whether the result is in place.
 
-        Raises NotWorthwhile, OSError, or what a damaged segment raises.
+        Raises NotWorthwhile, OSError, or the error of a damaged segment.
         """
         output = bytearray()
         is_done = self._take(output, is_over)
@@ -70,7 +70,7 @@ class Thinner:
         return is_done
 
     def abandon(self) -> None:
-        """Take away what there is of the result."""
+        """Delete the unfinished result."""
         with contextlib.suppress(OSError):
             self.target.unlink()
 

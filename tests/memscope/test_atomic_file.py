@@ -61,11 +61,11 @@ def test_the_new_one_is_for_the_readers_of_the_old_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("loop", "loop is a link that leads to itself"),
-        ("no/page.html", "There is no folder .*no"),
-        ("away.html", "There is no folder .*gone"),
-        ("file/page.html", "file is no folder"),
-        ("null", "null is no ordinary file"),
+        ("loop", "loop is a link to itself"),
+        ("no/page.html", "folder .*no does not exist"),
+        ("away.html", "folder .*gone does not exist"),
+        ("file/page.html", "file is not a folder"),
+        ("null", "null is not a regular file"),
         ("folder", "folder is a folder"),
         ("n" * 256, "cannot be written .File name too long.*shorter"),
     ],
@@ -100,9 +100,9 @@ def test_a_link_of_a_stranger_is_not_written_through(tmp_path: Path) -> None:
 
 def test_a_folder_that_nobody_may_look_into_is_said(tmp_path: Path) -> None:
     path = DeniedPath(tmp_path / "page.html")
-    with pytest.raises(MemscopeError, match=r"Permission denied.*Name a folder"):
+    with pytest.raises(MemscopeError, match=r"Permission denied.*Choose a folder"):
         check_free(path, force=True)
-    with pytest.raises(MemscopeError, match=r"Permission denied.*Name a folder"):
+    with pytest.raises(MemscopeError, match=r"Permission denied.*Choose a folder"):
         write(path, "new")
 
 

@@ -1,1 +1,1 @@
-"""Memory that libraries other than torch take on the device, by name."""
+"""Memory that libraries other than torch allocate on the device, by library. Opt-in."""

@@ -1,7 +1,7 @@
-"""The native part of reading CUPTI: buffers of records, filled on the program's threads.
+"""Native part of the CUPTI probe: buffers of records, filled on the program's threads.
 
-It is compiled once, by the C compiler that Triton needs as well, and kept in the cache folder.
-Callbacks into Python could stop a program for ever; cupti_buffers.c says why.
+The C compiler compiles it once; the result is kept in the cache folder. Callbacks into Python could
+block a program for ever: see buffers.c.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FLAGS = ("-O2", "-shared", "-fPIC")
 
 
 class CuptiAbsent(Exception):
-    """CUPTI cannot be read here; ``problem`` says why and what mends it."""
+    """CUPTI cannot be read here. ``problem`` says why, and how to fix it."""
 
     def __init__(self, reason: str, fix: str = "") -> None:
         super().__init__(reason)
@@ -27,7 +27,7 @@ class CuptiAbsent(Exception):
 
 
 class Counts(ctypes.Structure):
-    """What the callbacks did: number, time, buffers in use, requests refused, modules loaded."""
+    """Counters of the callbacks: calls, time, buffers in use, refused requests, loaded modules."""
 
     _fields_ = [
         (name, ctypes.c_uint64)
@@ -45,7 +45,7 @@ class _Head(ctypes.Structure):
 
 
 class Buffers:
-    """Completed buffers and the callbacks that fill them."""
+    """The callbacks and the buffers they have filled."""
 
     def __init__(self, path: Path) -> None:
         self._library = library = ctypes.CDLL(str(path))
@@ -59,7 +59,7 @@ class Buffers:
         return ctypes.cast(getattr(self._library, f"memscope_{name}"), ctypes.c_void_p)
 
     def take(self) -> Iterator[tuple[int, int]]:
-        """Address and bytes of the records in each completed buffer, which is freed afterwards."""
+        """Address and size of the records in each full buffer. Frees each buffer afterwards."""
         buffer = self._library.memscope_take()
         while buffer:
             valid_bytes = _Head.from_address(buffer).valid_bytes
@@ -69,18 +69,18 @@ class Buffers:
                 buffer = self._library.memscope_free(buffer)
 
     def counts(self) -> Counts:
-        """What the callbacks did so far."""
+        """The counters up to now."""
         counts: Counts = self._library.memscope_read_counts()
         return counts
 
 
 def load_buffers() -> Buffers:
-    """The native part, compiled if need be. Raises CuptiAbsent where that cannot be done."""
+    """Load the native part; compile it if needed. Raises CuptiAbsent."""
     return Buffers(build())
 
 
 def build() -> Path:
-    """The compiled library in the cache folder. Raises CuptiAbsent where there can be none."""
+    """The compiled library in the cache folder. Raises CuptiAbsent if it cannot be built."""
     try:
         return native.build(SOURCE, FLAGS)
     except MemscopeError as error:

@@ -1,6 +1,6 @@
-"""CUPTI's activity records of memory, by the library that torch itself has loaded.
+"""CUPTI's records of memory calls, from the library that torch itself has loaded.
 
-The interface is that of CUPTI 11.6 and newer; records of later versions are longer, at their end.
+The interface is that of CUPTI 11.6 and newer. Records of later versions are longer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ERRORS = (
 
 
 class CuptiError(Exception):
-    """A call that failed; ``error`` is CUPTI's name for why."""
+    """A CUPTI call that failed. ``error``: CUPTI's name of the reason."""
 
     def __init__(self, call: str, error: str) -> None:
         super().__init__(f"{call}: {error}")
@@ -41,7 +41,7 @@ class CuptiError(Exception):
 
 
 class CuptiLibrary:
-    """Records of memory calls, while it is on. None of its calls is one of the CUDA runtime."""
+    """Records memory calls while it is on. It calls no function of the CUDA runtime."""
 
     def __init__(self, path: str, buffers: Buffers) -> None:
         self.path = path
@@ -56,11 +56,11 @@ class CuptiLibrary:
 
     @property
     def version(self) -> int:
-        """As CUPTI counts, 130000 for CUDA 13.0, 26 for CUDA 12.8."""
+        """CUPTI's own number: 130000 for CUDA 13.0, 26 for CUDA 12.8."""
         return read_version(self._library)
 
     def start(self) -> None:
-        """Begin to record. Raises CuptiAbsent where another tool holds CUPTI, or it will not."""
+        """Begin to record. Raises CuptiAbsent if another tool uses CUPTI, or if it refuses."""
         try:
             self._subscribe()
         except CuptiError as error:
@@ -73,9 +73,9 @@ class CuptiLibrary:
             raise _absent(error) from None
 
     def pause(self) -> None:
-        """Leave CUPTI to another tool; what was recorded can still be drained.
+        """Release CUPTI for another tool. Records up to now can still be drained.
 
-        All of it, also where a call fails, which is raised as CuptiError.
+        If a call fails, the others are still made; then CuptiError is raised.
         """
         with contextlib.ExitStack() as stack:
             stack.callback(self._unsubscribe)
@@ -83,9 +83,10 @@ class CuptiLibrary:
             self._call("cuptiActivityFlushAll", 0)
 
     def resume(self) -> None:
-        """Record again, after another tool has had CUPTI. Raises CuptiError.
+        """Record again after another tool has used CUPTI. Raises CuptiError.
 
-        Kineto, below torch.profiler, stays the subscriber: modules are then marked no more.
+        Kineto, the layer below torch.profiler, stays the subscriber, so loaded modules are no
+        longer marked.
         """
         if not self._subscriber:
             with contextlib.suppress(CuptiError):
@@ -100,7 +101,7 @@ class CuptiLibrary:
         self._call("cuptiActivityEnable", MEMORY2)
 
     def drain(self) -> list[Allocation]:
-        """Allocations and releases since the last time, in their order."""
+        """Allocations and releases since the last call, in order."""
         self._call("cuptiActivityFlushAll", 0)
         found = [
             each
@@ -110,18 +111,18 @@ class CuptiLibrary:
         return sorted(found, key=lambda each: each.t_ns)
 
     def now_ns(self) -> int:
-        """CUPTI's clock, by which records have their times."""
+        """CUPTI's clock, which dates the records."""
         now = ctypes.c_uint64()
         self._call("cuptiGetTimestamp", ctypes.byref(now))
         return now.value
 
     @property
     def module_loads(self) -> int:
-        """Modules of code that were loaded while it was on."""
+        """Number of code modules that were loaded while it was on."""
         return self._buffers.counts().module_loads - self._before.module_loads
 
     def cost(self) -> dict[str, int]:
-        """Calls of our callbacks, their time, and what they could not take."""
+        """Number of calls of our callbacks, their time, and what they refused."""
         counts, before = self._buffers.counts(), self._before
         return {
             "callbacks": counts.calls - before.calls,
@@ -143,7 +144,7 @@ class CuptiLibrary:
                 yield read_record(found, has_source=self.names_libraries)
 
     def _subscribe(self) -> None:
-        """Be the one subscriber, which shows whether another tool is, and hear of code loaded."""
+        """Become the one subscriber. Fails if another tool is; reports loaded code."""
         self._call(
             "cuptiSubscribe",
             ctypes.byref(self._subscriber),
@@ -162,7 +163,7 @@ class CuptiLibrary:
         self.marks_modules = False
 
     def _forgo_device_buffers(self) -> bool:
-        """Have no buffers for the times of kernels made in each context; whether CUPTI agreed."""
+        """Turn off buffers for kernel times in each context. Returns whether CUPTI agreed."""
         value, size = ctypes.c_size_t(0), ctypes.c_size_t(ctypes.sizeof(ctypes.c_size_t))
         code = self._library.cuptiActivitySetAttribute(
             PREALLOCATED_BUFFERS, ctypes.byref(size), ctypes.byref(value)
@@ -178,7 +179,7 @@ class CuptiLibrary:
 
 
 def open_library() -> CuptiLibrary:
-    """CUPTI as torch has loaded it. Raises CuptiAbsent where there is none to use."""
+    """CUPTI as torch has loaded it. Raises CuptiAbsent if there is none to use."""
     path = find_loaded()
     if path is None:
         raise CuptiAbsent(
@@ -189,7 +190,7 @@ def open_library() -> CuptiLibrary:
 
 
 def find_loaded(maps: Path = MAPS) -> str | None:
-    """The file of the CUPTI in this process; None where there is none."""
+    """Path of the CUPTI library in this process; None if there is none."""
     try:
         text = maps.read_text(errors="replace")
     except OSError:
@@ -206,7 +207,7 @@ def read_version(library: Any) -> int:
 
 
 def find_holder() -> tuple[str, str]:
-    """Which tool seems to hold CUPTI, and what frees it."""
+    """The tool that seems to use CUPTI, and how to free it."""
     injected = os.environ.get("CUDA_INJECTION64_PATH", "")
     if "NSYS_PROFILING_SESSION_ID" in os.environ or "nsight-systems" in injected.lower():
         return "Nsight Systems", "Record without nsys."

@@ -1,4 +1,4 @@
-"""What libraries other than torch's allocator took on each device, from CUPTI's records."""
+"""What libraries other than torch's allocator hold on each device, from CUPTI's records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ranges = list[tuple[int, int]]
 
 @dataclass(slots=True)
 class PoolUse:
-    """A stream-ordered pool: what the driver keeps for it, and who holds how much of that."""
+    """A stream-ordered pool: what the driver keeps for it, and which library holds how much."""
 
     bytes: int = 0
     used: Counter[str] = field(default_factory=Counter)
@@ -24,7 +24,7 @@ class PoolUse:
 
 
 class Outside:
-    """Adds calls up. ``torch_ranges`` gives the addresses that torch's allocator holds now."""
+    """Sums calls up. ``torch_ranges``: the addresses that torch's allocator holds now."""
 
     def __init__(self, torch_ranges: Callable[[], Ranges]) -> None:
         self._torch_ranges = torch_ranges
@@ -35,35 +35,35 @@ class Outside:
 
     @property
     def devices(self) -> tuple[int, ...]:
-        """Devices that something outside torch was ever taken on."""
+        """Devices on which anything outside torch was ever allocated."""
         return tuple(sorted(self._calls))
 
     def calls(self, device: int) -> dict[str, int]:
-        """Library → allocations and releases that it made."""
+        """Library → number of its allocations and releases."""
         return dict(self._calls.get(device, Counter()).most_common())
 
     def libraries(self, device: int) -> dict[str, int]:
-        """Library → the bytes that it holds, those of pools left out."""
+        """Library → bytes it holds outside pools."""
         held = self._held.get(device, Counter())
         return {name: size for name, size in held.most_common() if size > 0}
 
     def pool_bytes(self, device: int) -> int:
-        """What stream-ordered pools keep, torch's own left out."""
+        """Bytes of stream-ordered pools, without torch's own."""
         return sum(pool.bytes for pool in self._own_pools(device))
 
     def pool_users(self, device: int) -> dict[str, int]:
-        """Library → the bytes that it holds of these pools."""
+        """Library → bytes it holds in these pools."""
         used: Counter[str] = Counter()
         for pool in self._own_pools(device):
             used.update(pool.used)
         return {name: size for name, size in used.most_common() if size > 0}
 
     def held_bytes(self, device: int) -> int:
-        """All of it."""
+        """Bytes of libraries and pools together."""
         return sum(self.libraries(device).values()) + self.pool_bytes(device)
 
     def add(self, calls: Iterable[Allocation]) -> Iterator[tuple[Allocation, str]]:
-        """Take calls in their order; those outside torch come back, with the library's name."""
+        """Take calls in order. Returns those outside torch, each with its library."""
         ranges: Ranges | None = None
         for call in calls:
             if not call.is_on_device:

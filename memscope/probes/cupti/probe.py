@@ -1,7 +1,7 @@
-"""Memory that libraries other than torch take on the device, by name, as CUPTI tells it.
+"""Memory that libraries other than torch allocate on the device, by library, from CUPTI.
 
-Opt-in. CUPTI writes a record of each allocation; the recorder's thread collects them ten times a
-second, so that no call of the program enters Python. Code that is loaded on first use is in no
+Opt-in. CUPTI writes a record of each allocation. The recorder's thread collects them ten times a
+second, so the program's calls never enter Python. Code that is loaded on first use is no
 allocation: it is what the process grew by, beyond all records, while modules were loaded.
 """
 
@@ -31,9 +31,9 @@ FACT_SECONDS = 1.0
 class CuptiProbe:
     """Records ``device_malloc`` and ``device_free`` of libraries, and the fact ``cupti.outside.N``.
 
-    It begins once torch initialises CUDA, on the program's thread; while torch.profiler runs, it
-    leaves CUPTI to that. The fact ``cupti`` says what it has or why it is absent, ``cupti.cost``
-    what it cost.
+    It begins when torch initialises CUDA, on the program's thread. While torch.profiler runs, it
+    releases CUPTI. The fact ``cupti`` says what is recorded or why nothing is; ``cupti.cost`` what
+    it cost.
     """
 
     name = "cupti"
@@ -51,7 +51,7 @@ class CuptiProbe:
         self._said_at = self._paused_at = self._given_up_s = 0.0
 
     def begin(self, recorder: Recorder) -> None:
-        """Wait for CUDA, which torch may have initialised already."""
+        """Wait for CUDA, or start now if torch has initialised it."""
         watch_cuda(lambda: self._start(recorder))
 
     def __call__(self, recorder: Recorder) -> None:
@@ -73,7 +73,7 @@ class CuptiProbe:
             reading.say(self._state(cupti))
 
     def close(self) -> None:
-        """Let go of CUPTI and of torch's functions; a forked child has none of it."""
+        """Release CUPTI and torch's functions. A forked child has no CUPTI to release."""
         self._profiler.close()
         reading, self._reading = self._reading, None
         if reading is not None and self._cupti is not None and os.getpid() == self._pid:
@@ -82,7 +82,7 @@ class CuptiProbe:
                     self._cupti.pause()
 
     def _start(self, recorder: Recorder) -> None:
-        """On the program's thread; what fails here is a fact, and no more."""
+        """On the program's thread. A failure becomes a fact."""
         if recorder.is_closing or self._reading is not None:
             return
         before = self._read_own()
@@ -101,7 +101,7 @@ class CuptiProbe:
         self._reading = CuptiReading(recorder, self._cupti, self._own, taken)
 
     def _read_own(self) -> dict[int, int]:
-        """What the process holds on each device that it has a context on."""
+        """Bytes of this process on each device where it has a context."""
         torch = cuda_torch()
         if torch is None:
             return {}
@@ -119,7 +119,7 @@ class CuptiProbe:
 
     @property
     def _pause_s(self) -> float:
-        """Of the pause that lasts; one that cannot be ended lasts to the end."""
+        """Duration of the present pause, which may last to the end."""
         return time.monotonic() - self._paused_at if self._paused_at else 0.0
 
     def _pause(self) -> None:

@@ -1,4 +1,4 @@
-"""Gives CUPTI up while torch.profiler runs: it cannot trace kernels beside another subscriber."""
+"""Releases CUPTI while torch.profiler runs: only one subscriber can trace kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ProfilerWatch:
         self._undo: list[Callable[[], None]] = []
 
     def begin(self) -> bool:
-        """Wrap torch's functions; whether a profile is running already."""
+        """Wrap torch's functions. Returns whether a profile is already running."""
         module = sys.modules.get(MODULE)
         if module is None or not hasattr(module, BEGIN) or not hasattr(module, END):
             return False
@@ -28,7 +28,7 @@ class ProfilerWatch:
         return bool(getattr(module, "_is_profiler_enabled", False))
 
     def close(self) -> None:
-        """Put torch's own functions back."""
+        """Restore torch's own functions."""
         while self._undo:
             self._undo.pop()()
 

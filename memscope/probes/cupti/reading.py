@@ -1,4 +1,4 @@
-"""What CUPTI recorded, turned into events and facts on the recorder's thread."""
+"""Turns CUPTI's records into events and facts, on the recorder's thread."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Growth:
 
 
 class CuptiReading:
-    """Calls of libraries as rows; what they hold, and what no call accounts for, as facts.
+    """Records calls of libraries as rows, and what they hold as facts.
 
-    ``taken_bytes``: what CUPTI itself took on each device that had a context before.
+    ``taken_bytes``: what CUPTI itself took on each device that already had a context.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class CuptiReading:
         self._records = self._read_ns = 0
 
     def collect(self) -> int:
-        """Record what was called since the last time; the number of calls, torch's included."""
+        """Record the calls since the last time. Returns their number, with torch's."""
         clock = self._recorder.clock
         start = clock()
         calls = self._cupti.drain()
@@ -77,7 +77,7 @@ class CuptiReading:
         return len(calls)
 
     def read_growth(self) -> None:
-        """What no call accounts for on each device, as often as its cost allows."""
+        """Read what no call accounts for on each device, as often as its cost allows."""
         torch, start = cuda_torch(), self._recorder.clock()
         if torch is None or not (self._pace.is_due(start) or self._recorder.is_closing):
             return
@@ -87,7 +87,7 @@ class CuptiReading:
         self._pace.end_read(end, end - start)
 
     def say(self, state: dict[str, object]) -> None:
-        """What is held now, and ``state`` as the fact ``cupti``, where it has changed."""
+        """Record what is held now, and ``state`` as the fact ``cupti``, if they have changed."""
         said = {
             DeviceFact.OUTSIDE_TORCH.of(device): self._describe(device)
             for device in sorted({*self._growth, *self._outside.devices})
@@ -100,7 +100,7 @@ class CuptiReading:
         self._recorder.fact(Fact.CUPTI_COST, self._cupti.cost() | cost)
 
     def _read_device(self, torch: Any, device: int) -> None:
-        """A reading in which neither torch nor a library made a call."""
+        """Take a reading, if neither torch nor a library made a call meanwhile."""
         reserved = read_counters(torch, device)["reserved_bytes"]
         if not reserved and device not in self._outside.devices:
             return
@@ -118,7 +118,7 @@ class CuptiReading:
 
     @property
     def _loads(self) -> int:
-        """Signs of loaded code: CUPTI's callback, and the arrays that came with it."""
+        """Number of signs of loaded code: CUPTI's callback, and arrays that come with code."""
         return self._cupti.module_loads + self._cupti.code_arrays
 
     def _describe(self, device: int) -> dict[str, object]:

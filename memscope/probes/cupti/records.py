@@ -1,4 +1,4 @@
-"""A record of CUPTI's kind MEMORY2: an allocation or a release, by whichever library."""
+"""CUPTI's record MEMORY2: one allocation or release, by any library."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MemoryRecord(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The stream-ordered pool of a call, as it stood then."""
+    """The stream-ordered pool of a call, at that moment."""
 
     address: int
     bytes: int
@@ -57,7 +57,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """One call. ``library`` None: CUPTI does not say. ``t_ns`` by CUPTI's clock."""
+    """One call. ``library`` None: CUPTI does not say. ``t_ns``: by CUPTI's clock."""
 
     t_ns: int
     device: int
@@ -71,12 +71,12 @@ class Allocation:
 
     @property
     def is_torch(self) -> bool:
-        """Whether torch's caching allocator made the call, which its counters then hold."""
+        """Whether torch's caching allocator made the call. Its own counters then include it."""
         return self.library is not None and self.library.startswith(TORCH)
 
 
 def read_record(record: MemoryRecord, *, has_source: bool) -> Allocation:
-    """What ``record`` says; its strings and its place are gone afterwards."""
+    """Copy what ``record`` says. Its memory and strings are freed afterwards."""
     source = record.source if has_source else None
     kind = record.memory_kind
     is_pooled = record.is_async and record.pool_type == LOCAL_POOL
@@ -96,7 +96,7 @@ def read_record(record: MemoryRecord, *, has_source: bool) -> Allocation:
 
 @lru_cache(1 << 10)  # each call of a library has its path anew
 def library_name(path: str) -> str:
-    """A shared object by the name that people know: its file, or the Python package it is in."""
+    """The name by which people know a shared object: its file, or its Python package."""
     name = os.path.basename(path)
     if name.startswith(("libffi", "_ctypes")):
         return "ctypes"

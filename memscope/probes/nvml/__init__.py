@@ -1,1 +1,1 @@
-"""Readings of the driver: cards, processes, and the machine as a whole."""
+"""Readings of the NVIDIA driver: cards, processes, and the whole machine."""

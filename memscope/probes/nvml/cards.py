@@ -1,4 +1,4 @@
-"""Torch's devices as NVML knows them, and what this process holds there."""
+"""Finds torch's devices in NVML, and what this process holds there."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ NOT_AVAILABLE = (1 << 64) - 1
 
 
 def find_card(nvml: Any, torch: Any, device: int) -> Any:
-    """NVML's handle of a device of torch, by UUID: NVML counts in another order and sees all."""
+    """NVML's handle of a torch device, by UUID: NVML numbers cards otherwise and sees all."""
     uuid = str(torch.cuda.get_device_properties(device).uuid)
     name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
     return nvml.nvmlDeviceGetHandleByUUID(name)
 
 
 def check_memory(memory: Any) -> Any:
-    """NVML's sizes of a card. Raises ValueError where they are of no card's own memory."""
+    """The sizes of a card from NVML. Raises ValueError if they are not a card's own memory."""
     if not memory.total:
         raise ValueError("the driver says 0 bytes in all: this GPU may share the host's memory")
     return memory
 
 
 def process_size(size: int | None, total: int | None) -> int | None:
-    """Bytes of a process as NVML lists it; None where it gives none, or what cannot be.
+    """Bytes of a process in NVML's list; None if NVML gives none, or an impossible size.
 
-    A sentinel of all bits is "not available"; more than the card holds comes of a driver whose
+    All bits set means "not available". More than the card holds comes from a driver whose
     structures its library misreads (R535).
     """
     if size is None or size >= NOT_AVAILABLE or (total is not None and size > total):
@@ -35,7 +35,7 @@ def process_size(size: int | None, total: int | None) -> int | None:
 
 
 def own_bytes(nvml: Any, card: Any) -> int | None:
-    """What this process holds on a card; None where NVML does not list it, or gives no bytes."""
+    """Bytes of this process on a card; None if NVML does not list it or gives no size."""
     for process in nvml.nvmlDeviceGetComputeRunningProcesses(card):
         if process.pid == os.getpid():
             return process_size(process.usedGpuMemory, None)
@@ -43,16 +43,16 @@ def own_bytes(nvml: Any, card: Any) -> int | None:
 
 
 class OwnBytes:
-    """Reads what this process holds on each device; NVML is started at the first reading."""
+    """Reads what this process holds on each device. Starts NVML at the first reading."""
 
     def __init__(self, nvml: Any = None) -> None:
-        """`nvml`: the module; None imports pynvml."""
+        """``nvml``: the module pynvml; imported if None."""
         self._nvml = nvml
         self._is_ready = False
         self._cards: dict[int, Any] = {}
 
     def read(self, torch: Any, device: int) -> int | None:
-        """In bytes; None where NVML does not list this process. Raises what NVML raises."""
+        """Bytes; None if NVML does not list this process. Raises what NVML raises."""
         if not self._is_ready:
             self._nvml = self._nvml or importlib.import_module("pynvml")
             self._nvml.nvmlInit()
@@ -62,7 +62,7 @@ class OwnBytes:
         return own_bytes(self._nvml, self._cards[device])
 
     def try_read(self, torch: Any, device: int) -> int | None:
-        """The same; None also where NVML is absent or refuses, of which its own probe tells."""
+        """Bytes; None also if NVML is absent or refuses. Its own probe records why."""
         try:
             return self.read(torch, device)
         except Exception:

@@ -1,4 +1,4 @@
-"""What an error of NVML means on the machine, and what mends it."""
+"""What an error of NVML means, and how to fix it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _KNOWN = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why something cannot be read; ``fix`` is empty where nothing mends it."""
+    """Why something cannot be read. ``fix`` is empty if there is no fix."""
 
     reason: str
     fix: str = ""
 
 
 def explain(error: BaseException) -> Problem:
-    """``error`` of NVML or of its import, as a cause and a remedy."""
+    """Reason and fix for an error of NVML or of its import."""
     if isinstance(error, ImportError):
         return Problem("nvidia-ml-py is not installed", "pip install nvidia-ml-py")
     name = type(error).__name__

@@ -1,4 +1,4 @@
-"""This machine's GPUs now, by NVML and /proc alone: no torch, and no CUDA context."""
+"""This machine's GPUs now, from NVML and /proc only: no torch, and no CUDA context."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ LISTS = (
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One GPU or MIG instance as its driver answers; sizes in bytes, None where it does not.
+    """One GPU or MIG instance. Sizes in bytes, None if the driver does not tell.
 
-    ``used_bytes`` of an old driver include its own part: ``reserved_bytes`` is then None.
-    ``processes``: pid → bytes. ``missing``: what could not be read → why.
+    With an old driver ``used_bytes`` include the driver's own part; ``reserved_bytes`` is then
+    None. ``processes``: pid → bytes. ``missing``: what could not be read → why.
     """
 
     index: str
@@ -40,7 +40,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class MachineReading:
-    """All cards, and the processes on them that /proc shows. ``problem``: why there are none."""
+    """All cards and the processes on them. ``problem``: why there are none."""
 
     driver: str | None
     cards: tuple[Card, ...]
@@ -50,7 +50,7 @@ class MachineReading:
 
 
 def read_machine(nvml: Any = None, proc: Path = PROC) -> MachineReading:
-    """``nvml``: the module pynvml, imported where it is None."""
+    """Read all cards. ``nvml``: the module pynvml, imported if None."""
     try:
         nvml = nvml or importlib.import_module("pynvml")
         nvml.nvmlInit()
@@ -84,7 +84,7 @@ def _read_cards(nvml: Any) -> Iterator[Card]:
 
 
 def _mig_handles(nvml: Any, handle: Any) -> Iterator[Any]:
-    """Instances of a card in MIG mode: the card itself refuses what its instances answer."""
+    """MIG instances of a card. In MIG mode the card itself refuses to answer for them."""
     mode = _ask(nvml.nvmlDeviceGetMigMode, handle)
     if not mode or not mode[0]:
         return

@@ -1,6 +1,6 @@
-"""The card as its driver sees it, by NVML: every process, and what lies outside of torch.
+"""The card from its driver, by NVML: all processes, and what lies outside torch.
 
-NVML is a library of its own beside CUDA, so that another thread may ask it at any time.
+NVML is a library beside CUDA, so another thread may call it at any time.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ LOST = ("GpuIsLost", "ResetRequired", "Unknown", "Uninitialized")  # no call wil
 
 
 class NvmlProbe:
-    """Samples ``nvml.*`` for each device that torch has used, found by its UUID.
+    """Records ``nvml.*`` for each device that torch has used, found by its UUID.
 
-    What cannot be read is absent, with its reason in the fact ``nvml``, once.
+    What cannot be read is absent; the fact ``nvml`` says why, once.
     """
 
     name = "nvml"
 
     def __init__(self, nvml: Any = None) -> None:
-        """`nvml`: the module; None imports pynvml, of nvidia-ml-py, once there is a device."""
+        """``nvml``: the module pynvml (nvidia-ml-py); imported if None, once there is a device."""
         self._nvml = nvml
         self._is_ready = False
         self._cards: dict[int, Any] = {}
@@ -63,7 +63,7 @@ class NvmlProbe:
             recorder.fact(Fact.NVML, {"absent": dict(self._absent)})
 
     def lacks_memory(self, device: int) -> bool:
-        """Whether NVML was asked for the memory of a device and does not tell it."""
+        """Whether NVML was asked for a device's memory and does not tell."""
         names = ("nvml", f"cuda:{device}", "nvml.used_bytes")
         return any(name in self._absent for name in names)
 
@@ -106,7 +106,7 @@ class NvmlProbe:
                 self._lack(f"cuda:{device}", error)
 
     def _sample_memory(self, recorder: Recorder, device: int, card: Any) -> bool:
-        """Whether the used bytes are others than those of the last reading."""
+        """Returns whether the used bytes differ from the last reading."""
         memory = self._read_memory(card)
         if memory is None:
             return False
@@ -119,7 +119,7 @@ class NvmlProbe:
         return used != self._used[device]
 
     def _read_memory(self, card: Any) -> Any | None:
-        """Version 2 tells the driver's part from the others'; version 1 counts it as used."""
+        """Version 2 tells the driver's own part; version 1 counts it as used."""
         if "nvml.used_bytes" in self._absent:
             return None
         if "nvml.driver_reserved_bytes" not in self._absent:
@@ -164,9 +164,9 @@ class NvmlProbe:
     def _say_others(
         self, recorder: Recorder, device: int, processes: list[Any], *, is_own_known: bool
     ) -> None:
-        """The other processes of a card as the fact ``nvml.others.N``, when they change.
+        """Record the other processes of a card as the fact ``nvml.others.N``, if they have changed.
 
-        Where this process is not in the list, the numbers are those of another namespace.
+        If this process is not in the list, the pids belong to another namespace.
         """
         others = {
             str(each.pid): {

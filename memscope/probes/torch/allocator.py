@@ -1,7 +1,6 @@
-"""Torch's caching allocator by its own counters, which lie on the host.
+"""Counters of torch's caching allocator. They lie in host memory.
 
-Reading them calls no CUDA function, so that another thread may do it, also while a graph is being
-captured.
+Reading them calls no CUDA function, so any thread may do it, even during graph capture.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ _COUNTS = {
 
 
 def read_counters(torch: Any, device: int) -> dict[str, int]:
-    """Bytes and counts of one device, by the names in this file; those that torch has.
+    """Bytes and counts of one device, by the names in this file. Old versions of torch lack some.
 
-    torch._C._cuda_memoryStats builds the nested dict alone; torch.cuda.memory_stats flattens it,
-    at several times the cost.
+    torch._C._cuda_memoryStats only builds the nested dict; torch.cuda.memory_stats also flattens
+    it, at several times the cost.
     """
     read = getattr(torch._C, "_cuda_memoryStats", None)
     if read is None:
@@ -44,10 +43,9 @@ def read_counters(torch: Any, device: int) -> dict[str, int]:
 
 
 class AllocatorProbe:
-    """Samples ``torch.*`` for each device that torch has used.
+    """Records ``torch.*`` for each device that torch has used.
 
-    Torch is neither imported nor initialised: as long as the program has not done so, there is
-    nothing to read.
+    It neither imports nor initialises torch: until the program does, there is nothing to read.
     """
 
     name = "allocator"
@@ -64,7 +62,7 @@ class AllocatorProbe:
 
 
 def sample_counters(recorder: Recorder, counters: dict[str, int], device: int) -> None:
-    """Record each of ``counters`` as a reading of now."""
+    """Record each of ``counters`` as a reading of this moment."""
     for name, value in counters.items():
         if name in _BYTES:
             recorder.sample(f"torch.{name}", bytes=value, device=device)
@@ -73,7 +71,7 @@ def sample_counters(recorder: Recorder, counters: dict[str, int], device: int) -
 
 
 def cuda_torch() -> Any | None:
-    """Torch, where the program has imported it and initialised CUDA."""
+    """Torch, if the program has imported it and initialised CUDA; else None."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     is_initialized = getattr(cuda, "is_initialized", None)  # absent while torch is being imported

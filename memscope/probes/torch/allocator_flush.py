@@ -1,6 +1,6 @@
-"""Calls of ``torch.cuda.empty_cache()``: who called, how long it took, what went back.
+"""Calls of ``torch.cuda.empty_cache()``: caller, duration, bytes returned to the driver.
 
-The function below it is wrapped, so that a name imported before is seen as well.
+The function below it is wrapped, so names imported earlier are seen too.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ CALL = "empty_cache"
 
 
 class FlushProbe:
-    """Records an ``allocator_flush`` for each call; ``close`` takes the wrapper away again.
+    """Records an ``allocator_flush`` for each call. ``close`` removes the wrapper.
 
-    A flush that torch makes before it captures a graph has the name "graph capture".
+    A flush that torch makes before it captures a graph is named "graph capture".
     """
 
     name = "allocator_flush"
@@ -36,7 +36,7 @@ class FlushProbe:
         self._is_watching = False
 
     def __call__(self, recorder: Recorder) -> None:
-        """Wrap torch's functions, once the program has imported it."""
+        """Wrap torch's functions, once the program has imported torch."""
         library = getattr(sys.modules.get("torch"), "_C", None)
         if self._is_watching or library is None:
             return
@@ -49,7 +49,7 @@ class FlushProbe:
         recorder.fact(probe_fact("allocator_flush"), {"watches": "torch.cuda.empty_cache()"})
 
     def close(self) -> None:
-        """Put torch's own functions back."""
+        """Restore torch's own functions."""
         while self._undo:
             self._undo.pop()()
 
@@ -68,7 +68,7 @@ class FlushProbe:
 
 
 def record_flush(recorder: Recorder, flush: Callable[[], Any]) -> Any:
-    """Call ``flush`` and record it; what cannot be read leaves the flush as it is."""
+    """Call ``flush`` and record it. A fault in recording does not affect the flush."""
     torch = cuda_torch()
     if torch is None:
         return flush()
@@ -90,9 +90,10 @@ def record_flush(recorder: Recorder, flush: Callable[[], Any]) -> Any:
 
 
 def find_caller(frame: FrameType | None, library: str) -> tuple[str, bool]:
-    """The first frame outside of ``library``, as "file:line in function"; whether to capture.
+    """The first frame outside ``library`` as "file:line in function", and whether it is graph
+    capture.
 
-    torch.cuda.graph flushes the cache before it begins to capture a graph.
+    torch.cuda.graph empties the cache before it captures a graph.
     """
     is_capture = False
     while frame is not None:

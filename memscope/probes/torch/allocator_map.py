@@ -1,4 +1,4 @@
-"""The caching allocator's map as rows: every segment and its blocks, without any trace.
+"""The caching allocator's map as rows: every segment and its blocks, without traces.
 
 Reading it takes the allocator's lock for each device in turn and calls no CUDA function.
 """
@@ -40,7 +40,7 @@ Segment = dict[str, Any]
 
 
 def read_map(torch: Any) -> dict[str, Any]:
-    """What torch's snapshot holds, its traces left out where this version can (2.11)."""
+    """Torch's snapshot, without traces if this version of torch can leave them out (2.11)."""
     memory = torch.cuda.memory
     with without_inductor():
         if "include_traces" in inspect.signature(memory.memory_snapshot).parameters:
@@ -51,9 +51,10 @@ def read_map(torch: Any) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def without_inductor() -> Iterator[None]:
-    """Torch looks for frames of compiled code in ``torch._inductor`` where its history is on.
+    """Keep torch from importing ``torch._inductor``.
 
-    It would import it for that alone, which takes seconds, on the thread that ran out of memory.
+    With history on, it would look there for frames of compiled code. That import takes seconds, on
+    the thread that ran out of memory.
     """
     if _INDUCTOR in sys.modules:
         yield
@@ -75,9 +76,9 @@ def emit_map(
     torch_version: str,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Segments and blocks as rows of the moment ``at_ns``, those of ``device`` first.
+    """Record segments and blocks at the moment ``at_ns``, those of ``device`` first.
 
-    At most ``MAX_BLOCKS`` blocks or ``MAX_SECONDS``; what was left out is in the fact.
+    At most ``MAX_BLOCKS`` blocks or ``MAX_SECONDS``. The fact says what was left out.
     """
     start = clock()
     segments = sorted(snapshot["segments"], key=lambda each: _rank(each, device))
@@ -117,7 +118,7 @@ def _rank(segment: Segment, device: int) -> tuple[bool, int]:
 
 
 def _within(segments: list[Segment]) -> int:
-    """How many of ``segments`` have ``MAX_BLOCKS`` blocks at most."""
+    """How many of ``segments`` together have at most ``MAX_BLOCKS`` blocks."""
     left = MAX_BLOCKS
     for number, segment in enumerate(segments):
         left -= len(segment["blocks"])
@@ -140,9 +141,9 @@ def _chunks(segments: list[Segment]) -> Iterator[list[Segment]]:
 
 
 def _emit_tables(recorder: Recorder, tables: Snapshot, at_ns: int) -> None:
-    """Segments, then their blocks; a block's ``value`` is what was asked for, in bytes.
+    """Record segments, then their blocks. A block's ``value`` is the requested size in bytes.
 
-    Rows that say the same share one object as their data.
+    Rows with the same data share one object.
     """
     segments, blocks = tables.segments, tables.blocks
     device, stream = segments.device.tolist(), segments.stream.tolist()
@@ -186,7 +187,7 @@ def _emit_tables(recorder: Recorder, tables: Snapshot, at_ns: int) -> None:
 def _detail(
     tables: Snapshot, pool: list[int], state: int, stack: int
 ) -> tuple[str | None, dict[str, Any]]:
-    """Name and data of a block: its top of stack, its state, pool and innermost frames."""
+    """Name and data of a block: its top frame, state, pool and innermost frames."""
     data: dict[str, Any] = {"state": _STATES[state], "pool": pool}
     if stack < 0 or state == INACTIVE:
         return None, data

@@ -1,4 +1,4 @@
-"""The CUDA context's own memory, where the program asks for it before it allocates anything."""
+"""Bytes of the CUDA context, if the program measures it before its first allocation."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from memscope.recorder.recorder import Recorder
 
 
 def measure_context(recorder: Recorder, device: int = 0) -> int | None:
-    """Make the context on ``device`` and record what it takes, in bytes, as ``context.N``.
+    """Create the context on ``device`` and record its bytes as the fact ``context.N``.
 
-    On the program's thread, before torch allocates there: the process's bytes by NVML are then
-    the context's. None, with the reason in the fact, where that cannot be had.
+    Call it on the program's thread before torch allocates on the device: all bytes of the process
+    in NVML are then the context's. Returns None if it cannot be measured; the fact says why.
     """
     size, reason = None, None
     try:

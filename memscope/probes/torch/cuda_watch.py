@@ -1,8 +1,8 @@
-"""Says when torch is about to use CUDA, without importing or patching anything.
+"""Tells when torch initialises CUDA, without importing or patching anything.
 
-Torch runs what is queued by ``torch.cuda._lazy_call`` when CUDA is initialised, on the program's
-thread. To queue something, torch.cuda must be there: a finder that finds nothing looks for it at
-each import of a new module, for about a tenth of a microsecond.
+When torch initialises CUDA, it runs what ``torch.cuda._lazy_call`` has queued, on the program's
+thread. To queue a call, torch.cuda must be imported: a module finder that finds nothing looks for
+it at each import, which costs about 0.1 µs.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Callable
 
 
 class CudaWatch:
-    """A finder of modules that finds none and waits for torch.cuda."""
+    """A module finder that finds no module and waits for torch.cuda."""
 
     def __init__(self, on_cuda: Callable[[], object]) -> None:
         self._on_cuda = on_cuda
         self.is_queued = False
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """Queue the call once torch.cuda has been imported. Never finds anything."""
+        """Queue the call once torch.cuda is imported. Never finds a module."""
         if not self.is_queued and "torch.cuda" in sys.modules:
             self._queue()
 
@@ -44,9 +44,9 @@ class CudaWatch:
 
 
 def watch_cuda(on_cuda: Callable[[], object]) -> None:
-    """Call ``on_cuda`` when torch initialises CUDA in this process, or in one that it forks.
+    """Call ``on_cuda`` when torch initialises CUDA in this process or in a fork of it.
 
-    Now, where it has done so already.
+    Calls it now if that has happened already.
     """
     watch = CudaWatch(on_cuda)
     watch.find_spec("torch.cuda")

@@ -1,5 +1,4 @@
-"""Which torch it is, what its devices are, how its allocator and what it builds on are set: facts,
-each once."""
+"""Facts about torch: its version, its devices, the settings of its allocator. Each once."""
 
 from __future__ import annotations
 
@@ -29,8 +28,10 @@ ENVIRONMENT = (
 
 
 class DeviceProbe:
-    """Records ``environment``, ``torch.version``, ``cuda.N`` for each device that torch has used,
-    and ``torch.allocator``."""
+    """Records ``environment``, ``torch.version``, ``torch.allocator``, and ``cuda.N`` per device.
+
+    A device is recorded once torch has used it.
+    """
 
     name = "device"
 
@@ -39,7 +40,7 @@ class DeviceProbe:
         self._has_version = False
 
     def begin(self, recorder: Recorder) -> None:
-        """Before the program can change them."""
+        """Read the environment before the program can change it."""
         found = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         recorder.fact(Fact.ENVIRONMENT, found)
 
@@ -60,14 +61,14 @@ class DeviceProbe:
 
 
 def read_versions() -> dict[str, str]:
-    """Of torch and of the CUDA that it was built for; none before the program has imported it."""
+    """Versions of torch and of the CUDA it was built for; empty until torch is imported."""
     version = getattr(sys.modules.get("torch"), "version", None)
     found = {"torch": getattr(version, "__version__", None), "cuda": getattr(version, "cuda", None)}
     return {name: str(value) for name, value in found.items() if value}
 
 
 def describe_device(torch: Any, device: int) -> dict[str, object]:
-    """Name, kind, UUID, size and what this process may use of it, in bytes."""
+    """Name, kind, UUID, total bytes, and the bytes that this process may use."""
     properties = torch.cuda.get_device_properties(device)
     total = int(properties.total_memory)
     share = getattr(torch.cuda, "get_per_process_memory_fraction", None)  # torch 2.6
@@ -82,7 +83,7 @@ def describe_device(torch: Any, device: int) -> dict[str, object]:
 
 
 def read_settings(torch: Any) -> dict[str, object]:
-    """The allocator's kind and settings as the environment has them."""
+    """Kind and settings of the allocator, from the environment."""
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
     text = next((os.environ[name] for name in names if os.environ.get(name)), "")
     return {

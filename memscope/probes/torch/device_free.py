@@ -1,7 +1,7 @@
-"""Free and total bytes of a device by the CUDA runtime, where NVML does not tell them.
+"""Free and total bytes of a device from the CUDA runtime, if NVML does not tell them.
 
-``mem_get_info`` is a call of the CUDA runtime: it is made on the program's thread alone, at the end
-of a step, never while that thread's stream is being captured, and at most 20 times a second.
+``mem_get_info`` calls the CUDA runtime. So it is called only on the program's thread at the end of
+a step, never while that thread's stream is captured, and at most 20 times a second.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from memscope.recorder.recorder import Recorder
 
 
 class DeviceFreeProbe:
-    """Samples ``mem_get_info.free_bytes`` and ``.total_bytes`` of devices that NVML lacks.
+    """Records ``mem_get_info.free_bytes`` and ``.total_bytes`` of devices that NVML cannot read.
 
-    What the driver keeps for itself stands outside of that total.
+    The total does not include memory that the driver keeps for itself.
     """
 
     name = "mem_get_info"
 
     def __init__(self, lacks_memory: Callable[[int], bool]) -> None:
-        """``lacks_memory``: whether NVML was asked for a device's memory and does not tell it."""
+        """``lacks_memory``: whether NVML was asked for a device's memory and does not tell."""
         self._lacks_memory = lacks_memory
         self._recorder: Recorder | None = None
         self._devices: tuple[int, ...] = ()
         self._pace = TimePace()
 
     def __call__(self, recorder: Recorder) -> None:
-        """On the recorder's thread: which devices are to be read, from the next step's end on."""
+        """On the recorder's thread: choose the devices to read from the next end of a step on."""
         torch = cuda_torch()
         if torch is None:
             return
@@ -46,12 +46,12 @@ class DeviceFreeProbe:
             recorder.at_step_end = self._read
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         if self._recorder is not None:
             self._recorder.at_step_end = None
 
     def _read(self, step: int) -> None:
-        """On the program's thread; a fault is recorded and ends the readings."""
+        """On the program's thread. A fault is recorded and ends the readings."""
         start_ns = time.perf_counter_ns()
         torch, recorder = cuda_torch(), self._recorder
         if torch is None or recorder is None or not self._pace.is_due(start_ns):

@@ -1,4 +1,4 @@
-"""Torch's record of who allocated what, which it keeps only where it is asked to."""
+"""Torch's record of who allocated what. Torch keeps it only on request."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def start_history(torch: Any, entries: int) -> str | None:
-    """Keep the Python stack of each live block, and the last ``entries`` events.
+    """Have torch keep the Python stack of each live block and the last ``entries`` events.
 
-    Why not, where it is not done. Torch takes 0.6 µs an allocation for it from a shallow stack, as
-    torch 2.11 on the host of an H200, and more from a deep one.
+    Returns why not, or None. It costs 0.6 µs per allocation from a shallow stack (torch 2.11, host
+    of an H200), and more from a deep one.
     """
     try:
         if is_history_on(torch):
@@ -24,12 +24,12 @@ def start_history(torch: Any, entries: int) -> str | None:
 
 
 def is_history_on(torch: Any) -> bool:
-    """Whether torch keeps stacks, for us or for the program; False where it does not tell."""
+    """Whether torch keeps stacks, for us or for the program. False if it cannot tell."""
     is_on = getattr(torch._C, "_cuda_isHistoryEnabled", None)
     return is_on is not None and bool(is_on())
 
 
 def stop_history(torch: Any) -> None:
-    """End what ``start_history`` began."""
+    """Undo ``start_history``."""
     with contextlib.suppress(Exception):
         torch.cuda.memory._record_memory_history(None)

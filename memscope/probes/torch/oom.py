@@ -1,9 +1,9 @@
-"""Out-of-memory errors of torch's allocator, as its observer tells of them: counters, then the map.
+"""Out-of-memory errors of torch's allocator, from its observer: counters, then the map.
 
-Since torch 2.1 an observer is called without the allocator's lock, on the thread that allocates,
-before the exception is made (CUDACachingAllocator.cpp): what it reads cannot wait for itself. An
-exception in it would take the place of the program's. It cannot be detached again, so that one
-observer serves all recorders of a process.
+Since torch 2.1 the observer is called without the allocator's lock, on the allocating thread,
+before the exception is made (CUDACachingAllocator.cpp). So it can read without waiting for itself.
+An exception in it would replace the program's. It cannot be detached, so one observer serves all
+recorders of a process.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _mapped: weakref.WeakSet[Recorder] = weakref.WeakSet()
 
 
 class OomProbe:
-    """Records ``oom`` for each error: the first with the allocator's map, all with counters.
+    """Records ``oom`` for each error with counters, and the allocator's map for the first.
 
-    ``history``: events that torch keeps, and with them who allocated each block; 0 for none.
+    ``history``: number of events that torch keeps, with who allocated each block; 0 for none.
     """
 
     name = "oom"
@@ -67,7 +67,7 @@ class OomProbe:
         watch_cuda(self._begin)
 
     def __call__(self, recorder: Recorder) -> None:
-        """Who records, and, until torch has CUDA, whether it has by now."""
+        """Bind the recorder, and attach the observer if torch has CUDA by now."""
         if self._has_said:
             return
         bind_recorder(self, recorder)
@@ -79,7 +79,7 @@ class OomProbe:
         recorder.fact(probe_fact("oom"), self._facts(torch))
 
     def close(self) -> None:
-        """Give the program its hooks back; the observer stays and does nothing."""
+        """Restore the program's hooks. The observer stays and does nothing."""
         self._is_open = False
         end_watching(self)
         is_on = self._has_begun and bool(self._history) and self._no_owners is None
@@ -107,7 +107,7 @@ class OomProbe:
 
 
 def attach_observer(torch: Any) -> None:
-    """Attach ours to torch's allocator, once in a process. CUDA must be initialised."""
+    """Attach our observer to torch's allocator, once per process. CUDA must be initialised."""
     with _attaching:
         if id(torch._C) in _attached:
             return
@@ -129,9 +129,9 @@ def _attach(torch: Any) -> str | None:
 
 
 def on_out_of_memory(device: int, requested: int, usable: int, free: int) -> None:
-    """What torch calls. ``requested``: what the driver was asked for. Never raises.
+    """Called by torch. ``requested``: bytes asked of the driver. Never raises.
 
-    ``usable``: the card's size, or the memory fraction where one is set.
+    ``usable``: size of the card, or the memory fraction if one is set.
     """
     if is_recorded_by_caller():
         return
@@ -184,7 +184,7 @@ def _record_map(recorder: Recorder, torch: Any, device: int, at_ns: int) -> None
 
 
 def _amounts(torch: Any, device: int, usable: int, free: int) -> dict[str, Any]:
-    """What the row carries: bytes, counts, the stream, and who asked."""
+    """Data of the row: bytes, counts, the stream, and the frames that allocated."""
     amounts: dict[str, Any] = {"scope": "engine", "source": "observer", "device": device}
     amounts["free"] = free
     with contextlib.suppress(Exception):
@@ -199,9 +199,9 @@ def _amounts(torch: Any, device: int, usable: int, free: int) -> dict[str, Any]:
 
 
 def _card(torch: Any, device: int, usable: int) -> dict[str, int]:
-    """The card's size, and the limit where torch may not use all of it.
+    """Size of the card, and the limit if torch may not use all of it.
 
-    Torch has read the properties of all devices when CUDA was initialised: this reads its table.
+    Torch has read the properties of all devices when it initialised CUDA; this reads its table.
     """
     total = usable
     with contextlib.suppress(Exception):
@@ -210,7 +210,7 @@ def _card(torch: Any, device: int, usable: int) -> dict[str, int]:
 
 
 def _frames(frame: FrameType | None) -> list[str]:
-    """Who asked: the program's own frames of this thread, the innermost first."""
+    """The program's own frames of this thread, innermost first."""
     lines: list[str] = []
     while frame is not None and len(lines) < MAX_FRAMES:
         code = frame.f_code

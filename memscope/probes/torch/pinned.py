@@ -1,4 +1,4 @@
-"""Pinned host memory that torch's host allocator holds; torch 2.7 and newer count it."""
+"""Pinned host memory of torch's host allocator. Torch 2.7 and newer count it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ LEAST_NS = 250_000_000  # between two readings
 
 
 class PinnedProbe:
-    """Samples ``host.pinned_bytes`` (held, cached blocks included) and ``host.pinned_used_bytes``.
+    """Records ``host.pinned_bytes`` (with cached blocks) and ``host.pinned_used_bytes``.
 
-    Blocks are rounded up to a power of two, and so are these bytes.
+    Torch rounds blocks up to a power of two, and so are these bytes.
     """
 
     name = "pinned"
@@ -49,7 +49,7 @@ class PinnedProbe:
 
 
 def _current(counter: Any) -> int | None:
-    """``current`` of a counter, which some versions keep by pool under "all"."""
+    """``current`` of a counter. Some versions keep it per pool, under "all"."""
     if isinstance(counter, Mapping):
         counter = counter.get("all", counter)
         current = counter.get("current")

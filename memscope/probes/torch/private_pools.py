@@ -1,7 +1,7 @@
-"""Free bytes in private pools of torch's allocator, as CUDA graphs have them.
+"""Free bytes in private pools of torch's allocator, which CUDA graphs use.
 
-Torch's counters do not tell pools apart; its map does. Reading it calls no CUDA function, but holds
-Python up for as long as it takes, so that it is read seldom, and not at all where it is large.
+Torch's counters do not tell pools apart, but its map does. Reading the map calls no CUDA function,
+but it holds Python's lock, so it is read seldom, and never if it is large.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ MAX_BLOCKS = 20_000
 
 
 class PrivatePoolProbe:
-    """Samples ``torch.private_free_bytes``, and of these ``torch.private_split_bytes``, which lie
-    in segments partly used and are among ``torch.inactive_split_bytes``, too."""
+    """Records ``torch.private_free_bytes`` and ``torch.private_split_bytes``.
+
+    The latter is the part in partly used segments. ``torch.inactive_split_bytes`` includes it, too.
+    """
 
     name = "private_pools"
 
@@ -52,7 +54,7 @@ class PrivatePoolProbe:
 
 
 def why_unread(torch: Any, devices: list[int]) -> str | None:
-    """Why the map is not read; None where it is."""
+    """Why the map is not read; None if it is."""
     if not _can_leave_out_traces(torch.cuda.memory.memory_snapshot):
         return "the map of torch before 2.11 cannot be read without its traces"
     if is_history_on(torch):
@@ -64,7 +66,7 @@ def why_unread(torch: Any, devices: list[int]) -> str | None:
 
 
 def read_private(torch: Any, devices: list[int]) -> dict[int, tuple[int, int]]:
-    """Device → free bytes in its private pools, and those of them in segments partly used."""
+    """Device → free bytes in private pools, and the part of them in partly used segments."""
     found = dict.fromkeys(devices, (0, 0))
     for segment in torch._C._cuda_memorySnapshot((0, 0, False))["segments"]:
         device, pool = segment["device"], tuple(segment.get("segment_pool_id", (0, 0)))
@@ -82,7 +84,7 @@ def _can_leave_out_traces(snapshot: Any) -> bool:
 
 
 def _blocks(torch: Any, device: int) -> int:
-    """Blocks in use, a measure of what reading the map costs."""
+    """Number of blocks in use, which tells what reading the map costs."""
     read = getattr(torch._C, "_cuda_memoryStats", None) or torch.cuda.memory_stats_as_nested_dict
     nested = read(device)
     return int(nested["active"]["all"]["current"]) if "active" in nested else 0

@@ -1,6 +1,6 @@
-"""KV caches of transformers: bytes of every cache that is alive.
+"""Bytes of all live KV caches of transformers.
 
-Allocated bytes grow with each token of a ``generate``; with this reading that is no leak.
+Allocated bytes grow with each token of ``generate``. This reading shows that it is no leak.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ READING = "model.kv_bytes"
 
 
 class KvCacheProbe:
-    """Samples ``model.kv_bytes`` for each device; ``close`` gives the class its own init back."""
+    """Records ``model.kv_bytes`` per device. ``close`` restores the class's own init."""
 
     name = "kv_cache"
 
@@ -43,7 +43,7 @@ class KvCacheProbe:
 
 
 def follow_caches() -> bool:
-    """Follow each cache from its birth on; False before the program has imported transformers."""
+    """Follow each new cache. Returns False until the program has imported transformers."""
     global _followers
     kind = getattr(sys.modules.get("transformers.cache_utils"), "Cache", None)
     if kind is None:
@@ -55,7 +55,7 @@ def follow_caches() -> bool:
 
 
 def unfollow_caches() -> None:
-    """Undo one ``follow_caches``; the last gives transformers its own function back."""
+    """Undo one ``follow_caches``. The last one restores transformers' own function."""
     global _followers
     _followers -= 1
     kind = getattr(sys.modules.get("transformers.cache_utils"), "Cache", None)
@@ -65,7 +65,7 @@ def unfollow_caches() -> None:
 
 
 def kv_bytes() -> dict[int, int]:
-    """Device index (-1 for the host) → bytes of the keys and values of caches that are alive."""
+    """Device index (-1 for the host) → bytes of keys and values of live caches."""
     held: dict[int, int] = {}
     for cache in tuple(_caches):
         for tensor in _tensors(cache):
@@ -89,7 +89,7 @@ def _following_init(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _tensors(cache: Any) -> Iterator[Any]:
-    """Of a cache with layers (transformers 4.54 and newer) or with two lists of tensors."""
+    """Tensors of a cache with layers (transformers 4.54 and newer) or with two lists."""
     for layer in getattr(cache, "layers", None) or ():
         yield from _with_bytes(getattr(layer, "keys", None), getattr(layer, "values", None))
     for name in ("key_cache", "value_cache"):

@@ -1,6 +1,6 @@
-"""Readings of torch's counters at the boundaries of layers, within one forward.
+"""Reads torch's counters at the boundaries of layers, within one forward.
 
-Hooks are on the layers only while a forward is read, so that the others run as without them.
+Layers have hooks only while a forward is read. All other forwards run without.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Counters(Protocol):
     """Torch's counters of one device."""
 
     def read(self, device: int) -> tuple[int, int, int]:
-        """Allocated and reserved bytes, and the register of the most ever allocated."""
+        """Allocated bytes, reserved bytes, and the peak register of allocated bytes."""
         ...
 
     def reset_peak(self, device: int) -> None:
-        """Set the register to what is allocated now."""
+        """Set the peak register to what is allocated now."""
         ...
 
 
 class CudaCounters:
-    """Torch's own; they lie on the host, so that a graph may be captured meanwhile."""
+    """Torch's own counters. They lie in host memory, so they can be read during graph capture."""
 
     def __init__(self, torch: Any) -> None:
         cheap = getattr(torch._C, "_cuda_memoryStats", None)
@@ -51,7 +51,7 @@ class CudaCounters:
 
 
 class Reading(NamedTuple):
-    """Of one device after one layer, or before the device's first one."""
+    """Counters of one device after a layer, or before the device's first layer."""
 
     t_ns: int
     layer: int
@@ -67,7 +67,7 @@ class LayerReader:
     def __init__(
         self, layers: tuple[Layer, ...], counters: Counters, *, resets_peaks: bool
     ) -> None:
-        """``resets_peaks``: the register is reset at each boundary, for the layer's own peak."""
+        """``resets_peaks``: reset the peak register at each boundary, for each layer's own peak."""
         self._layers = tuple(layer for layer in layers if layer.device >= 0)
         self._read, self._reset = counters.read, counters.reset_peak if resets_peaks else None
         self._undo: list[Undo] = []
@@ -94,7 +94,7 @@ class LayerReader:
         self.cost_ns += _clock() - start_ns
 
     def stop(self) -> list[Reading]:
-        """Take the hooks off; what was read. Raises what a reading raised."""
+        """Take the hooks off and return the readings. Raises what a reading raised."""
         start_ns = _clock()
         while self._undo:
             self._undo.pop()()
@@ -122,7 +122,7 @@ class LayerReader:
 
 
 def emit_readings(recorder: Recorder, step: int, readings: list[Reading]) -> None:
-    """Three samples for each boundary, after the forward that they are of."""
+    """Record three readings per boundary, once the forward has ended."""
     emit = recorder.emit
     for reading in readings:
         for reading_name, size in (

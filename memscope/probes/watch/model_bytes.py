@@ -17,14 +17,14 @@ ByDevice = dict[int, int]
 
 
 class ModelSampler:
-    """Samples ``model.*`` for each device, and ``torch.*`` of the devices where it lies."""
+    """Records ``model.*`` per device, and ``torch.*`` of the devices that hold the model."""
 
     def __init__(self, model: Any, optimizer: Any = None) -> None:
         self._bytes = ModelBytes(model, optimizer)
         self._known: dict[str, set[int]] = {}
 
     def sample(self, recorder: Recorder, step: int) -> None:
-        """Take all of them now."""
+        """Take all readings now."""
         held = self._bytes.read() | {KV_READING: kv_bytes()}
         for reading_name, sizes in held.items():
             self._sample_sizes(recorder, step, reading_name, sizes)
@@ -39,7 +39,7 @@ class ModelSampler:
     def _sample_sizes(
         self, recorder: Recorder, step: int, reading_name: str, sizes: ByDevice
     ) -> None:
-        """Zero too, once there was something: gradients are let go of, caches die."""
+        """Record zero, too, once there was something: gradients are freed, caches end."""
         known = self._known.setdefault(reading_name, set())
         known |= sizes.keys()
         for device in known:
@@ -47,10 +47,10 @@ class ModelSampler:
 
 
 class ModelBytes:
-    """Sizes of one model; each is counted anew only where something of it has changed.
+    """Sizes of one model. Each is counted again only if something has changed.
 
-    A change is seen in the number of tensors and where each lies; a size is that of the storage,
-    so that tied weights and views count once.
+    A change shows in the number of tensors and their addresses. Sizes are those of storages, so
+    tied weights and views count once.
     """
 
     def __init__(self, model: Any, optimizer: Any = None) -> None:
@@ -59,7 +59,7 @@ class ModelBytes:
         self._cached: dict[str, tuple[int, ByDevice]] = {}
 
     def read(self) -> dict[str, ByDevice]:
-        """Reading → device (-1 for the host) → bytes; nothing once the model is gone."""
+        """Reading → device (-1 for the host) → bytes. Empty once the model is gone."""
         model = self._model()
         if model is None:
             return {}
@@ -86,8 +86,10 @@ class ModelBytes:
 
 
 def _weights(model: Any) -> list[Any]:
-    """Parameters and buffers, tied ones more than once, at a third of the cost of torch's own walk:
-    that makes a name for each module and each tensor."""
+    """Parameters and buffers, tied ones more than once.
+
+    A third of the cost of torch's own walk, which makes a name for each module and tensor.
+    """
     found: list[Any] = []
     modules, known = [model], {model}
     for module in modules:
@@ -101,7 +103,7 @@ def _weights(model: Any) -> list[Any]:
 
 
 def storage_bytes(tensors: Iterable[Any]) -> ByDevice:
-    """Bytes of the storages below ``tensors``, each once, by device."""
+    """Bytes of the storages of ``tensors`` per device, each storage once."""
     found: dict[tuple[int, int], int] = {}
     for tensor in tensors:
         kind = tensor.device.type

@@ -1,4 +1,4 @@
-"""The layers of a model, where they lie, and how a call of a module can be followed."""
+"""The layers of a model, their devices, and how to follow calls of a module."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Undo = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer. ``device``: its CUDA index, -1 where it lies on the host.
+    """One layer. ``device``: its CUDA index, -1 on the host.
 
-    ``module`` is a weak reference: who deletes the model gets its memory back.
+    ``module`` is a weak reference, so deleting the model frees its memory.
     """
 
     number: int
@@ -29,9 +29,9 @@ class Layer:
 
 
 def find_layers(model: Any, path: str) -> tuple[Layer, ...]:
-    """The modules of the list at ``path``, in order; below a wrapper's own name as well.
+    """The modules of the list at ``path``, in order. Looks inside wrappers too.
 
-    The default falls back to the longest list of modules. Raises MemscopeError.
+    The default falls back to the longest list of modules. Raises MemscopeError if there is none.
     """
     lists = {name: module for name, module in model.named_modules() if _is_list(module)}
     named = [name for name in lists if name == path or name.endswith(f".{path}")]
@@ -53,7 +53,7 @@ def find_layers(model: Any, path: str) -> tuple[Layer, ...]:
 
 
 def find_device(module: Any) -> int:
-    """CUDA index of what a module computes on; -1 for the host.
+    """CUDA index of the device that a module computes on; -1 for the host.
 
     accelerate keeps the weights of an offloaded module elsewhere and names the device in a hook.
     """
@@ -69,15 +69,15 @@ def find_device(module: Any) -> int:
 
 
 def is_compiled_whole(model: Any) -> bool:
-    """Whether torch.compile made one graph of it, in which its layers have no boundary."""
+    """Whether torch.compile made one graph of the model, without boundaries of layers."""
     return hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None
 
 
 def follow_calls(module: Any, before: Callable[[], None], after: Callable[[], None]) -> Undo:
-    """Call ``before`` and ``after`` around each call of ``module``, also where it raises.
+    """Call ``before`` and ``after`` around each call of ``module``, even if it raises.
 
-    A module that was compiled in place (``module.compile()``) would trace its hooks into its
-    graph: what it calls instead of itself is wrapped.
+    A module compiled in place (``module.compile()``) would trace hooks into its graph, so the
+    function that it calls instead is wrapped.
     """
     if getattr(module, "_compiled_call_impl", None) is not None:
         return _wrap_compiled(module, before, after)
@@ -114,7 +114,7 @@ def _wrap_compiled(module: Any, before: Callable[[], None], after: Callable[[], 
 
 
 def device_changes(layers: tuple[Layer, ...]) -> Iterator[Layer]:
-    """The first layer, and each that lies on another device than the one before it."""
+    """The first layer, and each layer on another device than the one before."""
     previous = None
     for layer in layers:
         if layer.device != previous:

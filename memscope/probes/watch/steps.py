@@ -1,9 +1,9 @@
 """Steps of a program that marks none: optimizer steps, else outermost forwards, else seconds.
 
-Between two outermost forwards one global hook of torch is armed. The forward that meets it takes
-it off, so that the modules inside run without, and ends a step when it returns. A module carries
-nothing of ours while it is not running, so that copies, exports and graphs of it see no hook.
-Where torch.compile is in use nothing is hooked: its guards would see it and compile again.
+Between outermost forwards, one global torch hook is armed. The next forward removes it, so the
+modules inside run without it, and a step ends when that forward returns. A module that is not
+running carries none of our hooks, so copies, exports and graphs of it have none. With torch.compile
+nothing is hooked: its guards would notice and compile again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ SOURCES: tuple[str, ...] = (StepSource.SECOND, StepSource.FORWARD, StepSource.OP
 
 
 class StepProbe:
-    """Ends steps by the best sign that the program gives; which one is ``run.step_source``.
+    """Ends steps by the best sign the program gives. ``run.step_source`` names it.
 
-    A step lasts from one sign to the next. It ceases once the program or ``watch`` makes steps.
+    A step lasts from one sign to the next. This stops once the program or ``watch`` marks steps.
     """
 
     name = "steps"
@@ -43,7 +43,7 @@ class StepProbe:
         self._is_disarmed = False
 
     def __call__(self, recorder: Recorder) -> None:
-        """Ten times a second, on the recorder's thread: hook torch, and end a step of a second."""
+        """Ten times a second, on the recorder's thread: hook torch, and end steps of one second."""
         if recorder.is_closing:
             return
         if self._recorder is None:
@@ -59,7 +59,7 @@ class StepProbe:
             self._end_step(StepSource.SECOND)
 
     def close(self) -> None:
-        """Take the hooks off torch."""
+        """Take the hooks off."""
         self._is_disarmed = True
         for hook in (self._optimizer_hook, self._forward_hook, self._inner_hook):
             if hook is not None:
@@ -79,7 +79,7 @@ class StepProbe:
         self._number = recorder.begin_step()
 
     def _end_step(self, source: str) -> None:
-        """A sign of ``source`` was seen: the step ends here and the next begins."""
+        """A sign of ``source`` was seen: a step ends and the next begins."""
         recorder = self._recorder
         with self._lock:
             if recorder is None or not self._is_mine():
@@ -152,7 +152,7 @@ class StepProbe:
             hook.remove()
 
     def _is_in_forward(self) -> bool:
-        """Whether some thread runs a module now: an inner one would be taken for the outermost."""
+        """Whether a thread runs a module now. An inner module would look like the outermost."""
         call = _call_code()
         own = threading.get_ident()
         for thread, frame in sys._current_frames().items():
@@ -165,21 +165,21 @@ class StepProbe:
 
 
 def uses_compiler() -> bool:
-    """Whether torch.compile has been called in this process; importing it is not enough."""
+    """Whether torch.compile was called in this process. Importing it does not count."""
     frames = sys.modules.get("torch._dynamo.eval_frame")
     backends = getattr(frames, "cached_backends", None) or {}
     return any(backend is not None for backend in tuple(backends.values()))
 
 
 def is_being_compiled() -> bool:
-    """Whether torch.compile is tracing the caller, which it then leaves out."""
+    """Whether torch.compile is tracing the caller."""
     import torch
 
     return torch.compiler.is_compiling()
 
 
 def _quiet_compiler() -> None:
-    """A module compiled just now warns of the global hook, which goes once it is met."""
+    """Suppress the compiler's warning about the global hook, which is soon removed."""
     message = re.compile("Using `torch.compile.module.` when there are global hooks", re.I)
     entry = ("ignore", message, UserWarning, None, 0)
     if entry not in warnings.filters:

@@ -1,6 +1,6 @@
-"""A callback for transformers' Trainer: its training is watched, its epochs are marks.
+"""A callback for transformers' Trainer: watches its training and marks its epochs.
 
-transformers is imported when the callback is made.
+transformers is imported only when the callback is created.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def trainer_callback(
 ) -> Any:
     """A ``TrainerCallback`` that watches the model and its optimizer while it trains.
 
-    ``Trainer(..., callbacks=[trainer_callback()])`` inside ``with memscope.record(...)``, or under
-    ``memscope run``. Arguments as those of ``memscope.watch``. Raises MemscopeError where
-    transformers is not installed.
+    Pass it as ``Trainer(..., callbacks=[trainer_callback()])`` inside ``with
+    memscope.record(...)``, or under ``memscope run``. Arguments are those of ``memscope.watch``.
+    Raises MemscopeError if transformers is not installed.
     """
     try:
         transformers = importlib.import_module("transformers")
@@ -31,7 +31,7 @@ def trainer_callback(
     following = _Following(recorder, layers, layer_peaks)
 
     class MemscopeCallback(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
-        """Hands the trainer's events on."""
+        """Passes the trainer's events on."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **names: Any) -> None:
             following.begin(names.get("model"), names.get("optimizer"))

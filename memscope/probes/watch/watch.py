@@ -1,6 +1,6 @@
-"""A model followed by hooks: steps, memory at layer boundaries, weights, gradients, optimizer.
+"""Follows a model with hooks: steps, memory at layers, weights, gradients, optimizer state.
 
-One forward in N is read at its layers' boundaries; N follows from what reading costs.
+One forward in N is read at the boundaries of its layers. N depends on the cost of reading.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ def watch(
     recorder: Recorder | None = None,
     layer_peaks: bool = False,
 ) -> Watch:
-    """Record steps and memory of ``model`` until the handle is closed.
+    """Record steps and memory of ``model`` until the returned handle is closed.
 
-    A step is a call of ``optimizer.step`` where an optimizer is given, else an outermost forward;
-    where the program marks steps itself, those count. ``layers`` names the list of layers, None
-    none. ``recorder``: the active one by default; where there is none, nothing is recorded.
-    ``layer_peaks``: each layer's own peak, by resetting torch's register of the most ever
-    allocated at each boundary that is read. Raises MemscopeError where there is no such list.
+    A step is one call of ``optimizer.step`` if an optimizer is given, else one outermost forward.
+    If the program marks steps itself, only those count.
+
+    ``layers``: path of the list of layers; None reads no layers. ``recorder``: the active recorder
+    if None; if there is none, nothing is recorded. ``layer_peaks``: read each layer's own peak, by
+    resetting torch's peak register at each boundary. Raises MemscopeError if there is no such list.
     """
     recorder = recorder or active_recorder()
     if recorder is None:
@@ -75,10 +76,9 @@ def describe(
 
 
 class Watch:
-    """The handle of a followed model: ``close`` takes everything off it again.
+    """The handle of a followed model. ``close`` removes all hooks.
 
-    A fault of ours ends the watching, with its reason in the fact ``probe.watch``, and never the
-    program.
+    A fault in memscope ends the watch, never the program. The fact ``probe.watch`` says why.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Watch:
         counters: Counters | None = None,
         resets_peaks: bool = False,
     ) -> None:
-        """``counters``: of the allocator; None reads torch's once it has initialised CUDA."""
+        """``counters``: of the allocator. None reads torch's, once it has initialised CUDA."""
         self.layers = layers
         self.has_optimizer = optimizer is not None
         self.pace = StepPace()
@@ -107,7 +107,7 @@ class Watch:
             self._attach(model, optimizer)
 
     def close(self) -> None:
-        """Take the hooks off; safe to call twice."""
+        """Remove the hooks. Safe to call twice."""
         if self._reader is not None and self._reader.is_reading:
             with contextlib.suppress(Exception):  # a fault of a reading that nobody asks for now
                 self._reader.stop()
@@ -150,7 +150,7 @@ class Watch:
         return guarded
 
     def _begin_forward(self, recorder: Recorder) -> None:
-        """The outermost call; those inside it, on other threads, or while tracing are passed by."""
+        """Begins only with the outermost call on one thread, and not while tracing."""
         if _is_tracing():
             return
         if self._depth:
@@ -179,7 +179,7 @@ class Watch:
         self._end_step(recorder)
 
     def _begin_step(self, recorder: Recorder, now_ns: int) -> None:
-        """Unless one is open or the program marks them; an optimizer's follow without a gap."""
+        """Begin a step, unless one is open or the program marks steps."""
         if recorder.step_source == StepSource.MARKED:
             return
         recorder.take_steps(StepSource.WATCH)
@@ -190,7 +190,7 @@ class Watch:
         self._step = recorder.begin_step()
 
     def _end_step(self, recorder: Recorder) -> None:
-        """Only a step of ours: one that the program marks ends where the program says."""
+        """End a step that was begun here. The program ends its own."""
         number = recorder.open_step
         now_ns = recorder.clock()
         if self._step_pace.is_due(now_ns):
@@ -204,7 +204,7 @@ class Watch:
     # -- readings -----------------------------------------------------------------------------
 
     def _can_read(self) -> bool:
-        """Whether there are layers to read, and counters to read there."""
+        """Whether there are layers to read, and counters to read."""
         if self._reader is None:
             counters = self._counters
             if counters is None and (torch := cuda_torch()) is not None:
@@ -234,6 +234,6 @@ class Watch:
 
 
 def _is_tracing() -> bool:
-    """Whether torch.compile is tracing through a hook: it leaves the hook's work out then."""
+    """Whether torch.compile is tracing a hook, whose work it leaves out."""
     compiler = getattr(sys.modules.get("torch"), "compiler", None)
     return compiler is not None and bool(compiler.is_compiling())

@@ -76,7 +76,7 @@ def test_ignored_signal_stays_ignored_in_the_program() -> None:
     ("text", "mode", "problem"),
     [
         ("#!/bin/sh\n", 0o644, "is not executable"),
-        ("no line that says by what\n", 0o755, "is no program that the system can start"),
+        ("no line that says by what\n", 0o755, "is not a program that the system can start"),
         ("#!/no/such/interpreter\n", 0o755, "cannot be run"),
     ],
 )

@@ -111,7 +111,7 @@ def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
 def test_a_device_or_pipe_is_never_replaced(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    with pytest.raises(MemscopeError, match="no ordinary file"):
+    with pytest.raises(MemscopeError, match="not a regular file"):
         Recorder(path, force=True)
     assert path.is_fifo()
 
@@ -119,7 +119,7 @@ def test_a_device_or_pipe_is_never_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("no/such/folder/run.mscope", "Make it: mkdir"),
+        ("no/such/folder/run.mscope", "Create it: mkdir"),
         (".", "is a folder"),
         ("file/run.mscope", "another place"),
     ],

@@ -150,7 +150,7 @@ def test_the_end_is_whole_older_events_are_sums_and_the_oldest_gone(tmp_path: Pa
         rows = [row for batch in recording.batches() for row in plain(batch)]
     assert state.name == "complete"
     assert min(state.removed_rows, state.thinned_rows, state.whole_from_ns) > 0
-    assert "older than is kept" in str(state)
+    assert "old events were deleted" in str(state)
     sums = [row for row in rows if row[0] == "dropped"]
     assert {(row[3]["kind"], row[3]["rows"]) for row in sums[20:-20]} == {("upload", 10)}
     assert disk_bytes(tmp_path) <= LIMIT
