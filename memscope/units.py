@@ -64,6 +64,15 @@ def format_bytes(count: float) -> str:
     return f"{count:,.0f} B"
 
 
+def torch_size(count: int) -> str:
+    """Bytes as torch prints them ("10.84 GiB"), so that numbers can be found in its messages."""
+    size = abs(count)
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if size >= factor:
+            return f"{count / factor:.2f} {unit}"
+    return f"{count} bytes"
+
+
 def format_seconds(seconds: float) -> str:
     """A duration for people ("12.3 ms", "4.0 s", "3 h 05 min")."""
     size = abs(seconds)

@@ -78,14 +78,14 @@ def _opened(name: str) -> Iterator[io.BufferedReader]:
 
 
 def _explain_log(stream: io.BufferedReader, *, is_packed: bool) -> Explanation:
-    from memscope.analysis.diagnosis.log.explain import explain_reading
+    from memscope.analysis.diagnosis.log.explain import explain_log
     from memscope.interop.oom_log.reader import read_log
 
     if not is_packed:
-        return explain_reading(read_log(stream))
+        return explain_log(read_log(stream))
     try:
         with gzip.open(stream) as unpacked:
-            return explain_reading(read_log(cast(BinaryIO, unpacked)))
+            return explain_log(read_log(cast(BinaryIO, unpacked)))
     except (OSError, EOFError, zlib.error):
         raise MemscopeError("The input is a damaged gzip file.", "Pack it again.") from None
 
@@ -95,7 +95,7 @@ def _explain_file(kind: str, path: str) -> Explanation:
         from memscope.analysis.diagnosis.snapshot.explain import explain_snapshot
 
         return explain_snapshot(path)
-    from memscope.analysis.diagnosis.recording.run import explain_run
+    from memscope.analysis.diagnosis.recording.explain import explain_run
 
     return explain_run(_read_processes(path))
 

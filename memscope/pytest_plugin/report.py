@@ -72,7 +72,7 @@ def describe_memory_error(path: Path, error: BaseException) -> list[str]:
 
 
 def _explain(path: Path, error: BaseException) -> list[str]:
-    from memscope.analysis.diagnosis.log.explain import explain_reading
+    from memscope.analysis.diagnosis.log.explain import explain_log
     from memscope.analysis.diagnosis.recording.explain import explain_timeline
     from memscope.analysis.timeline.read import read_timeline
     from memscope.cli.text.explanation import explanation_lines
@@ -82,7 +82,7 @@ def _explain(path: Path, error: BaseException) -> list[str]:
     with Recording(path) as recording:
         explanation = explain_timeline(read_timeline(recording), recording.state)
     if explanation.diagnosis is None:
-        explanation = explain_reading(read_log(_as_log(error)))
+        explanation = explain_log(read_log(_as_log(error)))
     return [] if explanation.diagnosis is None else explanation_lines(explanation)
 
 

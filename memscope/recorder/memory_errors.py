@@ -17,7 +17,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from memscope.events import Kind
-from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.formats.message import Message, Refusal
+from memscope.interop.oom_log.formats.torch_message import TorchKind, TorchMessage
 from memscope.interop.oom_log.reader import read_log
 from memscope.recorder.active import active_recorder
 
@@ -41,7 +42,7 @@ class MemoryProblem:
 
     error: BaseException
     text: str
-    message: OomMessage
+    message: Message
 
 
 # -- who records ------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ def record_problem(recorder: Recorder, problem: MemoryProblem) -> None:
         for size in _observed.get(recorder, ())
     ):
         return
-    sizes = {name: getattr(message, name) for name in _AMOUNTS}
+    sizes = {name: getattr(message, name, None) for name in _AMOUNTS}
     amounts = {name: size.bytes for name, size in sizes.items() if size is not None}
     recorder.emit(
         Kind.OOM,
@@ -157,11 +158,11 @@ def _text(error: BaseException) -> str:
     return f"{name}: {said}"[:MAX_CHARACTERS] if said else name
 
 
-def _message(error: BaseException, text: str) -> OomMessage | None:
-    for found in read_log(io.BytesIO(text.encode(errors="replace"))).found:
-        if isinstance(found.message, OomMessage):
-            return found.message
-    return OomMessage("host") if isinstance(error, MemoryError) else None
+def _message(error: BaseException, text: str) -> Message | None:
+    for finding in read_log(io.BytesIO(text.encode(errors="replace"))).findings:
+        if not isinstance(finding.message, Refusal):
+            return finding.message
+    return TorchMessage(TorchKind.HOST) if isinstance(error, MemoryError) else None
 
 
 # -- uncaught ones ----------------------------------------------------------------------------

@@ -1,69 +1,70 @@
-"""The card of an out-of-memory message in parts that add up."""
+"""The card, split into parts that add up, from the sizes in an out-of-memory message."""
 
 from __future__ import annotations
 
 from memscope.analysis.diagnosis.balance import Balance
-from memscope.analysis.diagnosis.explanation import Share
+from memscope.analysis.diagnosis.explanation import Share, ShareKind
+from memscope.interop.oom_log.formats.torch_message import TorchKind
 
-# What rounding to 0.01 GiB may leave over between four numbers.
+# Four numbers rounded to 0.01 GiB may differ from their sum by this much.
 _ROUNDING_BYTES = 24 << 20
 
 
 def card_shares(balance: Balance) -> tuple[Share, ...]:
-    """Parts of the card, in bytes; none where the text gives too little.
+    """The parts of the card; () if the text gives too little.
 
-    They add up to the card, or to what is allocated where that is more.
+    They add up to the card's size, or to what is allocated if that is more.
     """
     message = balance.message
-    if message.kind == "mps":
+    if message.kind is TorchKind.MPS:
         return _mps_shares(balance)
     if message.total is None or message.allocated is None:
         return _plain_shares(balance)
     total = message.total.bytes
-    live = max(message.allocated.bytes - balance.private_free, 0)
-    owner = "" if message.kind == "recorded" else "torch, "
+    live = max(message.allocated.bytes - balance.private_free_bytes, 0)
+    owner = "" if message.kind is TorchKind.RECORDED else "torch, "
     inside = [
-        Share(f"{owner}allocated", live, "#"),
-        Share(f"{owner}free in private pools", balance.private_free, "-"),
-        Share(f"{owner}cached", balance.cached or 0, "="),
+        Share(f"{owner}allocated", live, ShareKind.ALLOCATED),
+        Share(f"{owner}free in private pools", balance.private_free_bytes, ShareKind.PRIVATE),
+        Share(f"{owner}cached", balance.cached_bytes or 0, ShareKind.CACHED),
     ]
     free = message.free.bytes if message.free else 0
     rest = total - sum(share.bytes for share in inside) - free
-    free_share = Share("free", max(free + min(rest, 0), 0), ".")
+    free_share = Share("free", max(free + min(rest, 0), 0), ShareKind.FREE)
     if message.free is None:
-        outside = [Share("free or outside torch", max(rest, 0), "?")]
+        outside = [Share("free or outside torch", max(rest, 0), ShareKind.UNCERTAIN)]
     elif message.reserved is None:
-        outside = [Share("driver's pool and outside torch", max(rest, 0), "x")]
+        outside = [Share("driver's pool and outside torch", max(rest, 0), ShareKind.OUTSIDE)]
     else:
         outside = _outside_shares(balance, max(rest, 0))
     return tuple(share for share in (*inside, *outside, free_share) if share.bytes)
 
 
 def _outside_shares(balance: Balance, rest: int) -> list[Share]:
-    """What lies outside torch, as far as it can be told apart."""
-    own = balance.own_outside
-    if own is None or balance.others is None:
-        return [Share("outside torch", rest, "x")]
+    """Memory outside torch: this program's and that of others, if they can be told apart."""
+    own = balance.own_outside_bytes
+    if own is None or balance.others_bytes is None:
+        return [Share("outside torch", rest, ShareKind.OUTSIDE)]
     own = min(own, rest)
     if rest - own < _ROUNDING_BYTES:
         own = rest
     return [
-        Share("this program, outside torch", own, "x"),
-        Share("other programs, driver", rest - own, "o"),
+        Share("this program, outside torch", own, ShareKind.OUTSIDE),
+        Share("other programs, driver", rest - own, ShareKind.OTHERS),
     ]
 
 
 def _plain_shares(balance: Balance) -> tuple[Share, ...]:
-    """Used and free, where no more is known."""
+    """Used and free, if no more is known."""
     message = balance.message
     if message.total is None or message.free is None or message.free.bytes > message.total.bytes:
         return ()
     used = message.total.bytes - message.free.bytes
-    return tuple(
-        share
-        for share in (Share("used", used, "x"), Share("free", message.free.bytes, "."))
-        if share.bytes
+    shares = (
+        Share("used", used, ShareKind.OUTSIDE),
+        Share("free", message.free.bytes, ShareKind.FREE),
     )
+    return tuple(share for share in shares if share.bytes)
 
 
 def _mps_shares(balance: Balance) -> tuple[Share, ...]:
@@ -73,8 +74,8 @@ def _mps_shares(balance: Balance) -> tuple[Share, ...]:
     other = message.reserved.bytes - message.allocated.bytes
     left = max(message.limit.bytes - message.reserved.bytes, 0)
     parts = (
-        Share("torch, allocated", message.allocated.bytes, "#"),
-        Share("other allocations", max(other, 0), "x"),
-        Share("left of what is allowed", left, "."),
+        Share("torch, allocated", message.allocated.bytes, ShareKind.ALLOCATED),
+        Share("other allocations", max(other, 0), ShareKind.OUTSIDE),
+        Share("left of what is allowed", left, ShareKind.FREE),
     )
     return tuple(share for share in parts if share.bytes)

@@ -1,22 +1,66 @@
-"""Why memory ran out, as every view shows it."""
+"""Why memory ran out, in the form that every view shows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
-AMOUNTS = ("requested", "total", "free", "allocated", "reserved", "limit")
+from memscope.interop.oom_log.formats.message import SIZE_NAMES
+
+
+class Diagnosis(StrEnum):
+    """Why memory ran out. The values stand in JSON."""
+
+    FRAGMENTATION = "fragmentation"
+    SHORTAGE = "shortage"
+    OUTSIDE = "outside"
+    MEMORY_FRACTION = "memory_fraction"
+    PENDING_FREES = "pending_frees"
+    PRIVATE_POOLS = "private_pools"
+    REQUEST_TOO_LARGE = "request_too_large"
+    NOT_DEVICE_MEMORY = "not_device_memory"
+    OVERSUBSCRIBED = "oversubscribed"
+    GROWTH = "growth"
+    SERVER_BUDGET = "server_budget"
+    TORCH_CACHE = "torch_cache"
+    NVML_UNAVAILABLE = "nvml_unavailable"
+    UNKNOWN = "unknown"
+
+    @property
+    def words(self) -> str:
+        """The diagnosis as words in a sentence ("memory fraction")."""
+        return self.value.replace("_", " ")
+
+
+class Source(StrEnum):
+    """What an explanation was made from. The values stand in JSON."""
+
+    LOG = "log"
+    SNAPSHOT = "snapshot"
+    RECORDING = "recording"
+
+
+class AdviceKind(StrEnum):
+    """Advice that other evidence may replace or contradict."""
+
+    STOP_OTHERS = "stop_others"
+    EMPTY_CACHE = "empty_cache"
+    CONTAINER_LIMIT = "container_limit"
+    ADDRESS_SPACE = "address_space"
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Something to do, or not to do, and what it frees where that can be computed."""
+    """Something to do or not to do. ``frees_bytes``: None if it cannot be computed."""
 
     setting: str
     reason: str
     frees_bytes: int | None = None
+    kind: AdviceKind | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """The advice as `explain --json` prints it."""
         return {
             "setting": self.setting,
             "frees_bytes": self.frees_bytes,
@@ -24,58 +68,91 @@ class Advice:
         }
 
 
+class ShareKind(StrEnum):
+    """Parts of the card's bar."""
+
+    ALLOCATED = "allocated"
+    PRIVATE = "private"
+    CACHED = "cached"
+    PENDING = "pending"
+    RELEASABLE = "releasable"
+    OUTSIDE = "outside"
+    OTHERS = "others"
+    FREE = "free"
+    UNCERTAIN = "uncertain"
+
+
+_GLYPHS = {
+    ShareKind.ALLOCATED: "#",
+    ShareKind.PRIVATE: "-",
+    ShareKind.CACHED: "=",
+    ShareKind.PENDING: "~",
+    ShareKind.RELEASABLE: ":",
+    ShareKind.OUTSIDE: "x",
+    ShareKind.OTHERS: "o",
+    ShareKind.FREE: ".",
+    ShareKind.UNCERTAIN: "?",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of the card. ``glyph`` stands for it in the bar."""
+    """A part of the card."""
 
     name: str
     bytes: int
-    glyph: str
+    kind: ShareKind
+
+    @property
+    def glyph(self) -> str:
+        """The character that stands for this part in the bar."""
+        return _GLYPHS[self.kind]
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One of several processes or devices that ran out, in few words.
+    """One of several processes or devices that ran out of memory, in short.
 
-    ``process``: its rank, pod or both, "" where the log does not say. ``line``: of the log.
+    ``process``: its rank, its pod or both; "" if the log does not say. ``line``: in the log.
     """
 
     process: str
     device: int | None
     device_name: str
-    diagnosis: str
-    amounts: dict[str, int]
+    diagnosis: Diagnosis
+    sizes_bytes: dict[str, int]
     line: int
 
     def to_json(self) -> dict[str, Any]:
+        """The failure as `explain --json` prints it."""
         return {
             "process": self.process or None,
             "diagnosis": self.diagnosis,
             "device": self.device,
-            **_amounts_json(self.amounts),
+            **_sizes_json(self.sizes_bytes),
             "line": self.line,
         }
 
 
-def _amounts_json(amounts: dict[str, int]) -> dict[str, int | None]:
-    return {f"{name}_bytes": amounts.get(name) for name in AMOUNTS}
+def _sizes_json(sizes_bytes: dict[str, int]) -> dict[str, int | None]:
+    return {f"{name}_bytes": sizes_bytes.get(name) for name in SIZE_NAMES}
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One diagnosis, or None where nothing failed, with what proves it and what follows.
+    """One diagnosis, the evidence for it, and advice. ``diagnosis`` is None if nothing failed.
 
-    ``why``: a paragraph. ``numbers``: bytes by name, those that are known. ``shares``: parts of the
-    card that add up to ``bar_bytes``; none where too little is known. ``failures``: all that ran
-    out together in a log, this one first. ``is_partial``: what it was read from is not whole.
+    ``why``: a paragraph. ``sizes_bytes``: the known ones, by name. ``shares``: parts of the card
+    that add up to ``bar_bytes``; empty if too little is known. ``failures``: all processes that
+    ran out together in a log, the explained one first. ``is_partial``: the input is incomplete.
     """
 
-    diagnosis: str | None
+    diagnosis: Diagnosis | None
     why: str
-    source: str = "log"
+    source: Source = Source.LOG
     device: int | None = None
     device_name: str = ""
-    amounts: dict[str, int] = field(default_factory=dict)
+    sizes_bytes: dict[str, int] = field(default_factory=dict)
     shares: tuple[Share, ...] = ()
     help: tuple[Advice, ...] = ()
     no_help: tuple[Advice, ...] = ()
@@ -86,22 +163,22 @@ class Explanation:
 
     @property
     def bar_bytes(self) -> int:
-        """What the parts of the card add up to."""
+        """The sum of all parts of the card."""
         return sum(share.bytes for share in self.shares)
 
     def lines(self) -> tuple[str, ...]:
-        """More as text, below everything else."""
+        """Further text, shown below everything else."""
         return ()
 
     def to_json(self) -> dict[str, Any]:
-        """As ``explain --json`` prints it."""
+        """The explanation as `explain --json` prints it."""
         return {
             "source": self.source,
             "diagnosis": self.diagnosis,
             "why": self.why,
             "process": (self.failures[0].process or None) if self.failures else None,
             "device": self.device,
-            **_amounts_json(self.amounts),
+            **_sizes_json(self.sizes_bytes),
             "bar": [{"name": share.name, "bytes": share.bytes} for share in self.shares],
             "help": [advice.to_json() for advice in self.help],
             "no_help": [advice.to_json() for advice in self.no_help],

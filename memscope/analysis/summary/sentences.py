@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from memscope.analysis.diagnosis.recording.explain import oom_sentence
-from memscope.analysis.diagnosis.recording.killed import host_full
+from memscope.analysis.diagnosis.recording.host_memory import host_full
 from memscope.analysis.metrics.memory import find_device
 from memscope.analysis.metrics.metric import Missing
 from memscope.analysis.metrics.residency import analyse_residency, wait_ms_per_step

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memscope.analysis.diagnosis.situation import torch_size
 from memscope.analysis.timeline.facts import as_count
 from memscope.analysis.timeline.readings import MAX_DEVICES, Reading
 from memscope.events import Kind
 from memscope.facts import DeviceFact
 from memscope.text import clean
+from memscope.units import torch_size
 
 if TYPE_CHECKING:
     from memscope.analysis.timeline.readings import Readings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,16 @@ MAX_FRAMES = 12
 METRICS = ("free", "allocated", "reserved", "total", "limit", "active")
 
 
+class OomScope(StrEnum):
+    """What was lost: one request of a server, or the engine's state."""
+
+    ENGINE = "engine"
+    REQUEST = "request"
+
+
+OBSERVER = "observer"  # the source of errors that torch's own observer reported
+
+
 @dataclass(frozen=True, slots=True)
 class OutOfMemory:
     """One out-of-memory error. ``counters``: free, allocated, reserved, total, limit, in bytes.
@@ -35,7 +46,7 @@ class OutOfMemory:
     t_ns: int
     step: int
     requested_bytes: int
-    scope: str
+    scope: OomScope
     counters: dict[str, int]
     device: int = -1
     stream: int = -1
@@ -92,7 +103,7 @@ class RareRows:
         """Keep what is rare in ``batch``, its facts left out."""
         for row in batch.where(Kind.OOM).tolist():
             self._keep(self.ooms, oom := _out_of_memory(batch, row))
-            self.oom_count["request" if oom.scope == "request" else "engine"] += 1
+            self.oom_count[oom.scope] += 1
         for row in batch.where(Kind.MARK).tolist():
             mark = Mark(int(batch["t_ns"][row]), int(batch["step"][row]), batch.name(row) or "")
             self._keep(self.marks, mark)
@@ -125,7 +136,7 @@ def _out_of_memory(batch: Batch, row: int) -> OutOfMemory:
         t_ns=int(batch["t_ns"][row]),
         step=int(batch["step"][row]),
         requested_bytes=int(batch["bytes"][row]),
-        scope="request" if data.get("scope") == "request" else "engine",
+        scope=OomScope.REQUEST if data.get("scope") == OomScope.REQUEST else OomScope.ENGINE,
         counters={key: value for key in METRICS if (value := as_count(data.get(key))) is not None},
         device=int(batch["device"][row]),
         stream=int(batch["stream"][row]),

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memscope.analysis.diagnosis.situation import torch_size
 from memscope.cli.text.columns import align
 from memscope.text import clean
+from memscope.units import torch_size
 
 if TYPE_CHECKING:
     from memscope.analysis.diagnosis.explanation import Advice, Explanation, Failure, Share
@@ -47,7 +47,7 @@ def _keep_shape(line: str) -> str:
 
 def _card(explanation: Explanation) -> list[str]:
     total = explanation.bar_bytes
-    card = explanation.amounts.get("total")
+    card = explanation.sizes_bytes.get("total")
     name = clean(explanation.device_name, 60) or "card"
     title = f"{name}  {torch_size(total)}"
     if card is not None and total > card + (card >> 10):
@@ -87,13 +87,13 @@ def _failures(failures: Sequence[Failure]) -> list[str]:
             clean(each.device_name, 60) or "-",
             _metric(each, "requested", "asked"),
             _metric(each, "free", "free"),
-            clean(each.diagnosis.replace("_", " ")),
+            clean(each.diagnosis.words),
             f"line {each.line:,}",
         )
         for each in failures[:FAILURES]
     ]
     lines = ["", "what ran out, this one first", *align(rows)]
-    rest = Counter(each.diagnosis.replace("_", " ") for each in failures[FAILURES:])
+    rest = Counter(each.diagnosis.words for each in failures[FAILURES:])
     if rest:
         kinds = ", ".join(f"{count:,} {clean(name)}" for name, count in rest.most_common())
         lines.append(f"  and {rest.total():,} more ({kinds}); --json has them all")
@@ -101,7 +101,7 @@ def _failures(failures: Sequence[Failure]) -> list[str]:
 
 
 def _metric(failure: Failure, name: str, word: str) -> str:
-    count = failure.amounts.get(name)
+    count = failure.sizes_bytes.get(name)
     return "-" if count is None else f"{torch_size(count)} {word}"
 
 

@@ -1,14 +1,31 @@
-"""What a log says besides its error: program, versions, options, and where its memory went."""
+"""What a log says around an error: program, versions, options, and where the memory went."""
 
 from __future__ import annotations
 
 import math
 import re
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 
+from memscope.interop.oom_log.search import WordPattern, has_word
 from memscope.interop.oom_log.sizes import SIZE, Size, parse_difference, parse_size
-from memscope.interop.oom_log.word_pattern import WordPattern, has_word
+
+
+class Server(StrEnum):
+    """Inference servers."""
+
+    SGLANG = "sglang"
+    VLLM = "vllm"
+    TGI = "tgi"
+
+
+class XlaUser(StrEnum):
+    """What runs on XLA."""
+
+    JAX = "jax"
+    TORCH_XLA = "torch_xla"
+
 
 # Options that decide about memory, as vLLM and SGLang name them; a log writes them in many ways.
 OPTIONS = (
@@ -35,9 +52,9 @@ _FLAG = WordPattern(
     r"--(enforce-eager|disable-cuda-graph)(?![\w-])", "--enforce-eager", "--disable-cuda-graph"
 )
 _SERVERS = (
-    ("sglang", WordPattern(r"sglang|mem[-_]fraction[-_]static", "sglang", "static")),
+    (Server.SGLANG, WordPattern(r"sglang|mem[-_]fraction[-_]static", "sglang", "static")),
     (
-        "vllm",
+        Server.VLLM,
         WordPattern(
             r"\bvllm\b|gpu[-_]memory[-_]utilization|EngineCore|VllmWorker",
             *("vllm", "utilization", "EngineCore", "VllmWorker"),
@@ -168,40 +185,50 @@ WORDS = (
 
 @dataclass(slots=True)
 class LogContext:
-    """What was said so far; the last word counts.
+    """What the lines so far said; of two values for one name the later one counts.
 
-    ``xla``: who runs on it: "jax", "torch_xla". ``is_loading``: whether weights were being read.
+    ``settings``: of torch's allocator, and the variable that set them. ``options``: of the server
+    or of JAX, by name. ``accounts``: sizes by name. ``xla``: what runs on XLA, if anything.
+    ``is_loading``: the server was reading weights.
     """
 
-    servers: set[str] = field(default_factory=set)
+    servers: set[Server] = field(default_factory=set)
     torch_version: tuple[int, ...] = ()
     setting_variable: str = ""
     settings: str = ""
     options: dict[str, str] = field(default_factory=dict)
     accounts: dict[str, Size] = field(default_factory=dict)
-    xla: str = ""
+    xla: XlaUser | None = None
     is_loading: bool = False
 
     @property
-    def server(self) -> str:
-        """The inference server that wrote the log, else ""; SGLang's own logs name vLLM, too."""
-        return next((name for name, _ in _SERVERS if name in self.servers), "")
+    def server(self) -> Server | None:
+        """The inference server that wrote the log. SGLang's own logs name vLLM, too."""
+        return next((name for name, _ in _SERVERS if name in self.servers), None)
 
     @property
     def has_expandable_segments(self) -> bool:
-        """Whether the log shows that they were on."""
+        """Whether the log shows that expandable segments were on."""
         return "expandable_segments:true" in self.settings.lower()
 
     def option(self, name: str) -> float | None:
-        """An option that is a finite number."""
+        """The option ``name`` if it is a finite number, else None."""
         try:
             number = float(self.options[name])
         except (KeyError, ValueError):
             return None
         return number if math.isfinite(number) else None
 
+    def is_on(self, name: str) -> bool:
+        """Whether the option ``name`` is known to be true."""
+        return self.options.get(name, "").lower() in ("true", "1")
+
+    def is_off(self, name: str) -> bool:
+        """Whether the option ``name`` is known to be false."""
+        return self.options.get(name, "").lower() in ("false", "0")
+
     def filled_by(self, later: LogContext) -> LogContext:
-        """With what only ``later`` knows, as programs print options and summaries afterwards."""
+        """This context, completed from ``later``: programs print options and summaries later."""
         return LogContext(
             self.servers | later.servers,
             self.torch_version or later.torch_version,
@@ -214,7 +241,7 @@ class LogContext:
         )
 
     def copy(self) -> LogContext:
-        """As it stands now."""
+        """A copy that later lines do not change."""
         return LogContext(
             set(self.servers),
             self.torch_version,
@@ -227,18 +254,18 @@ class LogContext:
         )
 
     def add_server(self, text: str) -> None:
-        """Learn which server wrote ``text``, part of a line or what loggers put before it."""
+        """Learn which server wrote ``text``, a line or its prefix."""
         for name, pattern in _SERVERS:
             if name not in self.servers and pattern.search(text):
                 self.servers.add(name)
 
     def forget_pool(self) -> None:
-        """Leave out what XLA's allocator said of its pool."""
+        """Drop what XLA's allocator said about its pool."""
         for name in ("xla_limit", "xla_in_use"):
             self.accounts.pop(name, None)
 
     def add(self, line: str, squeezed: str) -> None:
-        """Learn from one line, given with and without its white space."""
+        """Learn from one line. ``squeezed`` is the same line without white space."""
         if not _may_teach(line):
             return
         self.add_server(line)
@@ -249,7 +276,8 @@ class LogContext:
         for match in _XLA_SETTING.matches(line):
             self.options[match[1]] = match[2]
         if found := _XLA.search(line):
-            self.xla = "torch_xla" if found[0][0] == "t" else self.xla or "jax"
+            is_torch = found[0][0] == "t"
+            self.xla = XlaUser.TORCH_XLA if is_torch else self.xla or XlaUser.JAX
         if version := _TORCH.search(line):
             self.torch_version = tuple(int(part) for part in version[1].split("."))
         setting = _SETTING.search(line)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from memscope.interop.oom_log.context import LogContext
-from memscope.interop.oom_log.formats import torch as oom_formats
-from memscope.interop.oom_log.formats import torch_fields
-from memscope.interop.oom_log.formats.registry import strong_starts
+from memscope.interop.oom_log.formats import registry
 from memscope.interop.oom_log.time import Stamp
 from memscope.interop.oom_log.writer import Writer
 
 MAX_MESSAGE_CHARACTERS = 2000
 
-# Lines that may follow the one on which a message begins; fewer once its end has been seen.
-_MAX_LINES = {"torch": 60, "bare": 2, "host": 2}
-_DEFAULT_LINES = 16
-_LINES_BETWEEN = 8  # for each line of one that names itself, of others that write in between
+_LINES_BETWEEN = 8  # for each line of a named writer: lines of others in between
 _LINES_AFTER_END = 5
 
 
@@ -25,21 +21,21 @@ class Begun:
     """Messages that begin in ``text``: place and kind of each, one or more."""
 
     text: str
-    starts: tuple[tuple[int, str], ...]
+    starts: tuple[tuple[int, StrEnum], ...]
 
 
 @dataclass(slots=True)
 class OpenMessage:
     """What was read of it. ``source``: what its lines begin with; ``last_line``: of its lines."""
 
-    kind: str
+    kind: StrEnum
     line: int
     source: str
     text: str
     writer: Writer
     context: LogContext
     stamp: Stamp | None
-    said: str = ""
+    quote: str = ""
     last_line: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -48,7 +44,7 @@ class OpenMessage:
     @property
     def is_vague(self) -> bool:
         """Whether it says no more than that memory ran out."""
-        return self.kind in oom_formats.VAGUE_NEEDLES
+        return registry.is_vague(self.kind)
 
     @property
     def is_long(self) -> bool:
@@ -58,16 +54,16 @@ class OpenMessage:
     def extend(self, text: str) -> None:
         """Read on; what began vaguely may go on as a message that says more."""
         self.text += text
-        starts = strong_starts(self.text) if self.is_vague else ()
+        starts = registry.strong_starts(self.text) if self.is_vague else ()
         if starts:
             self.kind, self.text = starts[0][1], self.text[starts[0][0] :]
             self.last_line = self.line + self._most_lines
 
     def note_end(self, number: int) -> None:
         """Wait for less where its end has been seen by line ``number``."""
-        if self.kind == "torch" and torch_fields.has_end(self.text):
+        if registry.has_end(self.kind, self.text):
             self.last_line = min(self.last_line, number + _LINES_AFTER_END)
 
     @property
     def _most_lines(self) -> int:
-        return _MAX_LINES.get(self.kind, _DEFAULT_LINES) * (_LINES_BETWEEN if self.source else 1)
+        return registry.max_lines(self.kind) * (_LINES_BETWEEN if self.source else 1)

@@ -9,22 +9,22 @@ from __future__ import annotations
 import re
 from collections import deque
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 from typing import BinaryIO
 
 from memscope.interop.oom_log import context as log_context
-from memscope.interop.oom_log.context import LogContext
-from memscope.interop.oom_log.end import LogEnd
-from memscope.interop.oom_log.formats import registry as message_kinds
-from memscope.interop.oom_log.formats.registry import Message, strong_starts, vague_starts
-from memscope.interop.oom_log.formats.servers import Refusal
-from memscope.interop.oom_log.formats.torch import OomMessage
-from memscope.interop.oom_log.hosts import PdshHosts
+from memscope.interop.oom_log.context import LogContext, Server
+from memscope.interop.oom_log.formats import registry
+from memscope.interop.oom_log.formats.message import Message, Refusal
+from memscope.interop.oom_log.formats.registry import strong_starts, vague_starts
+from memscope.interop.oom_log.formats.torch_message import TorchKind
 from memscope.interop.oom_log.lines import plain, prefix_of, split_prefix, squeeze
+from memscope.interop.oom_log.log_end import LogEnd
 from memscope.interop.oom_log.open_message import MAX_MESSAGE_CHARACTERS, Begun, OpenMessage
-from memscope.interop.oom_log.pods import SternPods
+from memscope.interop.oom_log.prefixes import PdshHosts, SternPods
 from memscope.interop.oom_log.repeats import LogRepeats
-from memscope.interop.oom_log.search import Line, LogSearch
+from memscope.interop.oom_log.search import LogLine, LogSearch
 from memscope.interop.oom_log.time import Stamp, read_stamp
 from memscope.interop.oom_log.writer import Writer, find_writer
 
@@ -38,16 +38,21 @@ _LINES_TO_OTHER_HALF = 8
 _QUOTED_CHARACTERS = 200
 
 _ROOT_CAUSE = "(first observed failure)"  # of torchrun's summary, which goes on with its rank
-_WORDS = (*message_kinds.WORDS, *log_context.WORDS, _ROOT_CAUSE, "(local_rank:")
+_WORDS = (*registry.WORDS, *log_context.WORDS, _ROOT_CAUSE, "(local_rank:")
+# What need not be looked for once a server is known.
+_KNOWN_WORDS = {
+    Server.SGLANG: ("sglang", "vllm", "EngineCore"),
+    Server.VLLM: ("vllm", "EngineCore"),
+}
 _RANK = re.compile(r"rank:(\d{1,6})\(local_rank:")
-_SUSPICIOUS = re.compile("|".join(map(re.escape, message_kinds.WORDS)))
+_SUSPICIOUS = re.compile("|".join(map(re.escape, registry.WORDS)))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Finding:
     """A message, the line that it begins on (from 1), and what the log had said until then.
 
-    ``said``: what that line says, of a message without numbers; "" of others. ``stamp``: when it
+    ``quote``: what that line says, of a message without numbers; "" of others. ``stamp``: when it
     was written, where the line says so.
     """
 
@@ -55,12 +60,12 @@ class Found:
     line: int
     writer: Writer
     context: LogContext
-    said: str = ""
+    quote: str = ""
     stamp: Stamp | None = None
 
 
 @dataclass(slots=True)
-class LogReading:
+class LogFindings:
     """What a log holds.
 
     ``found``: the last ``MAX_KEPT`` messages in order of their lines, of ``count`` in all; one that
@@ -68,10 +73,10 @@ class LogReading:
     tried again. ``first_ranks``: those that torchrun says it saw fail first, on each of its hosts.
     """
 
-    found: list[Found] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     count: int = 0
     retries: int = 0
-    last_retry: Found | None = None
+    last_retry: Finding | None = None
     first_ranks: set[str] = field(default_factory=set)
     lines: int = 0
     last_error: str = ""
@@ -81,16 +86,16 @@ class LogReading:
     @property
     def is_whole(self) -> bool:
         """Whether ``found`` holds all messages."""
-        return self.count == len(self.found)
+        return self.count == len(self.findings)
 
     @property
-    def servers(self) -> set[str]:
-        """Those whose refusals it holds."""
-        messages = (found.message for found in self.found)
+    def servers(self) -> set[Server]:
+        """Servers whose refusals the log holds."""
+        messages = (finding.message for finding in self.findings)
         return {message.server for message in messages if isinstance(message, Refusal)}
 
 
-def read_log(stream: BinaryIO) -> LogReading:
+def read_log(stream: BinaryIO) -> LogFindings:
     """What the log in ``stream`` says about memory."""
     reader = _Reader()
     search, end = LogSearch(stream, _WORDS), LogEnd()
@@ -107,8 +112,8 @@ def read_log(stream: BinaryIO) -> LogReading:
 class _Reader:
     def __init__(self) -> None:
         self.names = (SternPods(), PdshHosts())
-        self._reading = LogReading()
-        self._found: deque[Found] = deque(maxlen=MAX_KEPT)
+        self._findings = LogFindings()
+        self._kept: deque[Finding] = deque(maxlen=MAX_KEPT)
         self._open: dict[str, OpenMessage] = {}
         self._deadline = 0
         self._halves: dict[str, tuple[str, int]] = {}
@@ -119,24 +124,23 @@ class _Reader:
 
     def words(self) -> list[str]:
         """What is still worth looking for: in tracebacks a server's name is on every line."""
-        known = self._reading.context.servers
-        server = {"sglang": ("sglang", "vllm", "EngineCore"), "vllm": ("vllm", "EngineCore")}
-        needless = {word for name in known for word in server[name]}
+        known = self._findings.context.servers
+        needless = {word for server in known for word in _KNOWN_WORDS[server]}
         return [word for word in _WORDS if word not in needless]
 
     def is_reading_message(self) -> bool:
         """Whether the next line may belong to a message."""
         return bool(self._open or self._halves)
 
-    def add(self, line: Line) -> None:
+    def add(self, line: LogLine) -> None:
         """Look at one line."""
         for names in self.names:
             line = names.name_writer(line)
         source, text = split_prefix(line.text)
         squeezed = squeeze(text)
         if line.has_word:
-            self._reading.context.add(text, squeezed)
-            self._reading.context.add_server(source)
+            self._findings.context.add(text, squeezed)
+            self._findings.context.add_server(source)
             self._note_root_cause(squeezed)
         if self._open and line.number > self._deadline:
             self._close_old(line.number)
@@ -152,19 +156,19 @@ class _Reader:
         if "(firstobservedfailure)" in squeezed:
             self._is_root_cause = True
         elif self._is_root_cause and (rank := _RANK.search(squeezed)):
-            self._reading.first_ranks.add(f"rank {int(rank[1])}")
+            self._findings.first_ranks.add(f"rank {int(rank[1])}")
             self._is_root_cause = False
 
-    def finish(self, lines: int, end: LogEnd) -> LogReading:
+    def finish(self, lines: int, end: LogEnd) -> LogFindings:
         """All that was found in ``lines`` lines, and their ``end``."""
         for source in list(self._open):
             self._close(source)
-        self._reading.found = sorted(self._found, key=lambda found: found.line)
-        self._reading.lines = lines
-        self._reading.last_error, self._reading.last_line = end.error, end.line
-        return self._reading
+        self._findings.findings = sorted(self._kept, key=lambda finding: finding.line)
+        self._findings.lines = lines
+        self._findings.last_error, self._findings.last_line = end.error, end.line
+        return self._findings
 
-    def _find_start(self, source: str, squeezed: str, line: Line) -> Begun | None:
+    def _find_start(self, source: str, squeezed: str, line: LogLine) -> Begun | None:
         """The messages that begin here, or on the line before."""
         half = self._take_half(source, line.number)
         is_suspicious = line.has_word and _SUSPICIOUS.search(line.text) is not None
@@ -197,14 +201,14 @@ class _Reader:
             del self._halves[old]
         return half
 
-    def _begin(self, source: str, begun: Begun, line: Line) -> None:
+    def _begin(self, source: str, begun: Begun, line: LogLine) -> None:
         """Open a message; where its line holds others as well, all but the last one are whole."""
         number, prefix = line.number, prefix_of(line.text)
         writer, stamp = find_writer(prefix), read_stamp(prefix)
         while len(self._open) >= MAX_OPEN:
             self._close(next(iter(self._open)))
-        if self._context != self._reading.context:
-            self._context = self._reading.context.copy()
+        if self._context != self._findings.context:
+            self._context = self._findings.context.copy()
         text, starts = begun.text, begun.starts
         ends = [*(begin for begin, _ in starts[1:]), len(text)]
         for (begin, kind), end in zip(starts, ends, strict=True):
@@ -212,7 +216,7 @@ class _Reader:
             message = OpenMessage(
                 kind, number, source, text[begin:end], writer, self._context, stamp
             )
-            message.said = _quote(split_prefix(line.text)[1]) if message.is_vague else ""
+            message.quote = _quote(split_prefix(line.text)[1]) if message.is_vague else ""
             self._open[source] = message
             self._deadline = min(self._deadline or message.last_line, message.last_line)
         self._settle(source, number)
@@ -246,26 +250,24 @@ class _Reader:
         parsed = self._parse(message.kind, message.text[:MAX_MESSAGE_CHARACTERS])
         if parsed is not None:
             line, writer, context = message.line, message.writer, message.context
-            self._keep(Found(parsed, line, writer, context, message.said, message.stamp))
+            self._keep(Finding(parsed, line, writer, context, message.quote, message.stamp))
 
-    def _parse(self, kind: str, text: str) -> Message | None:
+    def _parse(self, kind: StrEnum, text: str) -> Message | None:
         """The message in ``text``; programs print the same one again and again."""
         if text not in self._recent:
             if len(self._recent) >= _MAX_RECENT:
                 self._recent.clear()
-            self._recent[text] = message_kinds.parse(kind, text)
+            self._recent[text] = registry.parse(kind, text)
         return self._recent[text]
 
-    def _keep(self, found: Found) -> None:
-        reading = self._reading
-        if isinstance(found.message, OomMessage) and found.message.kind == "retry":
-            reading.retries += 1
-            reading.last_retry = found
-            return
-        if self._repeats.is_repeat(found.message, found.writer):
-            return
-        reading.count += 1
-        self._found.append(found)
+    def _keep(self, finding: Finding) -> None:
+        findings = self._findings
+        if finding.message.kind is TorchKind.RETRY:
+            findings.retries += 1
+            findings.last_retry = finding
+        elif not self._repeats.is_repeat(finding.message, finding.writer):
+            findings.count += 1
+            self._kept.append(finding)
 
 
 @lru_cache(maxsize=32)

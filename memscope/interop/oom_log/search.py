@@ -7,7 +7,8 @@ bar that only returns counts as lines.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -17,7 +18,7 @@ BEFORE_CHARACTERS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """A line, its number from 1 on, whether it holds a word looked for, and what is before it."""
 
     text: str
@@ -69,7 +70,7 @@ class Block:
             word: place for word in search.words if (place := text.find(word, start)) >= 0
         }
 
-    def lines(self, wants_all: Callable[[], bool]) -> Iterator[Line]:
+    def lines(self, wants_all: Callable[[], bool]) -> Iterator[LogLine]:
         """Its lines in order; asks before each one whether the next is wanted as well."""
         text, size, place, counted = self.text, len(self.text), self.start, self.start
         while place < size:
@@ -83,7 +84,7 @@ class Block:
                 end = self._end(place)
             self._search.lines += text.count("\n", counted, place)
             counted = place
-            yield Line(
+            yield LogLine(
                 text[place:end],
                 self._search.lines + 1,
                 place <= word < end,
@@ -115,3 +116,29 @@ class Block:
             if nearest < 0 or found < nearest:
                 nearest = found
         return nearest
+
+
+class WordPattern:
+    """A pattern that is searched for only in text with one of its ``words``.
+
+    Every match must contain one of them. Finding a word takes a fiftieth of a pattern's time.
+    """
+
+    __slots__ = ("_pattern", "words")
+
+    def __init__(self, pattern: str, *words: str) -> None:
+        self._pattern = re.compile(pattern)
+        self.words = words
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """The first match."""
+        return self._pattern.search(text) if has_word(text, self.words) else None
+
+    def matches(self, text: str) -> Iterator[re.Match[str]]:
+        """All matches, one after the other."""
+        return self._pattern.finditer(text) if has_word(text, self.words) else iter(())
+
+
+def has_word(text: str, words: Iterable[str]) -> bool:
+    """Whether one of ``words`` is in ``text``."""
+    return any(map(text.__contains__, words))

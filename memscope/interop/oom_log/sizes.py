@@ -14,6 +14,11 @@ for _power, _letter in enumerate("KMGT", 1):
 # Of a text without white space; each part is bounded, so that hostile digits cost nothing.
 SIZE = r"(?:-?\d{1,20}(?:\.\d{1,12})?(?:bytes|[KMGT]iB|[KMGT]B|B))"
 MAX_BYTES = 1 << 62
+# Kubernetes writes "16Gi", "500M" or plain bytes.
+QUANTITY = r"\d{1,18}(?:\.\d{1,6})?(?:Ki|Mi|Gi|Ti|[kMGT])?"
+_QUANTITY_PARTS = re.compile(r"([\d.]{1,25})(\w{0,2})")
+_QUANTITY_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_QUANTITY_UNITS |= {f"{letter}i": 1024**power for power, letter in enumerate("KMGT", 1)}
 _SIZE = re.compile(r"(-?\d{1,20})(?:\.(\d{1,12}))?(bytes|[KMGT]iB|[KMGT]B|B)")
 
 
@@ -48,3 +53,10 @@ def parse_difference(text: str) -> Size | None:
     count = round(float(f"{match[1]}.{decimals or 0}") * unit)
     slack = 0.0 if unit == 1 else unit * 10.0 ** -len(decimals) / 2
     return Size(count, slack) if abs(count) < MAX_BYTES else None
+
+
+def parse_quantity(text: str) -> Size | None:
+    """The bytes that ``text``, a match of ``QUANTITY``, says; None where none can be so many."""
+    match = _QUANTITY_PARTS.fullmatch(text)
+    count = round(float(match[1]) * _QUANTITY_UNITS[match[2]]) if match else MAX_BYTES
+    return Size(count) if 0 <= count < MAX_BYTES else None

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memscope.analysis.diagnosis.explanation import Explanation, Share
+from memscope.analysis.diagnosis.explanation import Explanation, Share, ShareKind
 from memscope.cli.text.explanation import BAR_CHARACTERS, bar, explanation_lines
 from memscope.events import Kind
 from tests.memscope.analysis.build import event
@@ -47,7 +47,7 @@ def test_json_has_the_keys_and_the_diagnosis_of_each_case(memscope: Run, path: P
 
 def test_text_begins_with_a_paragraph_and_goes_on_with_bar_and_advice(memscope: Run) -> None:
     lines = memscope("explain", FRAGMENTED).out.splitlines()
-    assert lines[0].startswith("Fragmentation: GPU 0 (23.65 GiB) was asked for 10.84 GiB.")
+    assert lines[0].startswith("Fragmentation: 10.84 GiB was requested on GPU 0 (23.65 GiB).")
     assert lines.index("") < lines.index("GPU 0  23.65 GiB") < lines.index("would not help")
     assert all(line == line.rstrip() and len(line) < 160 for line in lines)
 
@@ -135,7 +135,11 @@ def test_control_characters_of_a_log_never_reach_the_terminal(
 
 
 def test_bar_keeps_every_part_and_its_length() -> None:
-    shares = (Share("a", 10**12, "#"), Share("b", 1, "="), Share("c", 10**11, "."))
+    shares = (
+        Share("a", 10**12, ShareKind.ALLOCATED),
+        Share("b", 1, ShareKind.CACHED),
+        Share("c", 10**11, ShareKind.FREE),
+    )
     drawn = bar(shares)
     assert len(drawn) == BAR_CHARACTERS
     assert drawn.count("=") == 1
@@ -145,7 +149,10 @@ def test_bar_keeps_every_part_and_its_length() -> None:
 
 def test_shares_beyond_the_card_are_named() -> None:
     explanation = Explanation(
-        "oversubscribed", "why", amounts={"total": 2**34}, shares=(Share("torch", 2**35, "#"),)
+        "oversubscribed",
+        "why",
+        sizes_bytes={"total": 2**34},
+        shares=(Share("torch", 2**35, ShareKind.ALLOCATED),),
     )
     assert "card  16.00 GiB, and 32.00 GiB is in use" in explanation_lines(explanation)
 

@@ -25,7 +25,7 @@ def write_log(folder: Path) -> Path:
 def test_each_rank_has_a_line_and_the_first_is_explained(memscope: Run, tmp_path: Path) -> None:
     outcome = memscope("explain", write_log(tmp_path))
     assert outcome.code == 0
-    assert outcome.out.startswith("A real shortage: GPU 0 (79.18 GiB) was asked for 2.00 GiB.")
+    assert outcome.out.startswith("A real shortage: 2.00 GiB was requested on GPU 0 (79.18 GiB).")
     lines = outcome.out.splitlines()
     start = lines.index("what ran out, this one first") + 1
     assert [line.split()[1] for line in lines[start : start + 3]] == ["0", "1", "2"]

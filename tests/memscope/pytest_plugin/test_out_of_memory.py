@@ -71,7 +71,7 @@ def test_recorded_error_is_explained_from_the_recording(run_tests: RunTests) -> 
     result = run_tests(HOST_DEVICE + body)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["Fragmentation: fake (80.00 GiB) was asked for *", "memscope: recording kept at *"]
+        ["Fragmentation: * was requested on fake (80.00 GiB)*", "memscope: recording kept at *"]
     )
 
 

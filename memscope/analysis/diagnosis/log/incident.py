@@ -1,4 +1,4 @@
-"""Which processes and devices of a log ran out together, and the message that says most of each."""
+"""Which processes and devices of a log ran out of memory together."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from memscope.interop.oom_log.formats.torch import OomMessage
-from memscope.interop.oom_log.reader import Found, LogReading
+from memscope.interop.oom_log.reader import Finding, LogFindings
 from memscope.interop.oom_log.time import Stamp, are_comparable
 from memscope.interop.oom_log.writer import Writer
 
-# Messages no further apart belong to one failure, told by several layers or ranks of a program.
+# Messages closer than this belong to one failure, reported by several layers or ranks.
 INCIDENT_LINES = 2000
-# Lines of a traceback, or of several, that may lie between an error and what it caused.
+# Tracebacks between an error and the errors that it caused take at most so many lines.
 ECHO_LINES = 200
 _MOST_COMPARED = 16
 
@@ -21,99 +20,85 @@ _Key: TypeAlias = tuple[Writer, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Victim:
-    """A process, or a device of a process, that ran out.
+class FailedProcess:
+    """A process, or a device of a process, that ran out of memory.
 
-    ``found``: its message that says most. ``line``: where its first one begins. ``device``: as any
-    of them names it. ``stamp``: when its first one was written, where that line says so.
+    ``finding``: its most detailed message. ``line``: of its first message. ``device``: None if no
+    message names it. ``stamp``: when its first message was written, None if the log does not say.
     """
 
-    found: Found
+    finding: Finding
     line: int
     device: int | None = None
     stamp: Stamp | None = None
 
     @property
     def t_ns(self) -> int:
-        """When that was, to be compared with others of one form; 0 where it does not say."""
+        """When it failed, in ns; 0 if unknown. Comparable only to stamps of the same form."""
         return self.stamp.t_ns if self.stamp else 0
 
     @property
     def name(self) -> str:
-        """Its process as the log names it, else its device, else ""."""
+        """The process as the log names it, else its device, else ""."""
         device = "" if self.device is None else f"device {self.device}"
-        return self.found.writer.name or device
+        return self.finding.writer.name or device
 
 
-def victims_of(reading: LogReading) -> list[Victim]:
-    """Those of the last failure: the one to explain first, then in order of their lines.
+def failed_processes(findings: LogFindings) -> list[FailedProcess]:
+    """The processes of the last failure: the one to explain first, the others in order of lines.
 
-    To explain is, of those whose message says most, one that torchrun saw fail first, else the
-    first one by the times of their lines; where these cannot be compared, the first in the log.
+    Of the processes with the most detailed message, the one to explain is the first that torchrun
+    saw fail, else the first by the times of the lines, else the first in the log.
     """
-    if not reading.found:
-        retry = reading.last_retry
-        return [] if retry is None else [_victim([retry])]
-    victims = sorted(
-        (_victim(messages) for messages in _by_process(_incident(reading))),
-        key=lambda victim: victim.line,
+    if not findings.findings:
+        retry = findings.last_retry
+        return [] if retry is None else [_process([retry])]
+    failed = sorted(
+        (_process(messages) for messages in _by_process(_incident(findings))),
+        key=lambda process: process.line,
     )
-    has_times = has_comparable_times(victims)
+    has_times = has_comparable_times(failed)
 
-    def order(victim: Victim) -> tuple[int, bool, int, int]:
-        t_ns = victim.t_ns if has_times else 0
-        return -weight(victim.found), not saw_first(reading, victim), t_ns, victim.line
+    def order(process: FailedProcess) -> tuple[int, bool, int, int]:
+        t_ns = process.t_ns if has_times else 0
+        return -process.finding.message.weight, not saw_first(findings, process), t_ns, process.line
 
-    first = min(victims, key=order)
-    return [first, *(victim for victim in victims if victim is not first)]
-
-
-def has_comparable_times(victims: Sequence[Victim]) -> bool:
-    """Whether the lines of all say when they were written, in one form."""
-    return are_comparable(victim.stamp for victim in victims)
+    first = min(failed, key=order)
+    return [first, *(process for process in failed if process is not first)]
 
 
-def saw_first(reading: LogReading, victim: Victim) -> bool:
-    """Whether torchrun says that ``victim`` failed first."""
-    return not reading.first_ranks.isdisjoint(victim.found.writer.ranks)
+def has_comparable_times(failed: Sequence[FailedProcess]) -> bool:
+    """Whether all have a time, in the same form."""
+    return are_comparable(process.stamp for process in failed)
 
 
-def weight(found: Found) -> int:
-    """How much a message says, in steps."""
-    message = found.message
-    if not isinstance(message, OomMessage):
-        return 1 if message.kind == "warmup" else 2
-    if message.kind in ("bare", "xla_driver", "xla_library"):
-        return 0
-    if message.kind == "ray":  # its first lines tell nothing of the node
-        return int(message.total is not None)
-    if message.kind in ("torch", "async", "mps"):
-        return 2 if message.amounts >= 3 or message.is_beyond_exabyte else 1
-    return 2 if message.kind in ("nvml", "xla", "xla_compile", "tensorflow") else 1
+def saw_first(findings: LogFindings, process: FailedProcess) -> bool:
+    """Whether torchrun says that ``process`` failed first."""
+    return not findings.first_ranks.isdisjoint(process.finding.writer.ranks)
 
 
-def failure_starts(reading: LogReading) -> list[int]:
-    """The line on which each failure begins; a message that tells the one before again is none."""
+def failure_starts(findings: LogFindings) -> list[int]:
+    """The first line of each failure. A message that repeats the one before does not count."""
     starts: list[int] = []
-    told: list[Found] = []
+    told: list[Finding] = []
     last_line = 0
-    for found in reading.found:
-        is_near = bool(told) and found.line - last_line <= ECHO_LINES
-        last_line = found.line
-        if is_near and all(_may_be_same(found, earlier) for earlier in told):
-            told = [*told[:_MOST_COMPARED], found]
+    for finding in findings.findings:
+        is_near = bool(told) and finding.line - last_line <= ECHO_LINES
+        last_line = finding.line
+        if is_near and all(_may_be_same(finding, earlier) for earlier in told):
+            told = [*told[:_MOST_COMPARED], finding]
             continue
-        starts.append(found.line)
-        told = [found]
+        starts.append(finding.line)
+        told = [finding]
     return starts
 
 
-def _may_be_same(found: Found, earlier: Found) -> bool:
-    """Whether no number says that two messages are of two failures."""
-    message, other = found.message, earlier.message
+def _may_be_same(finding: Finding, earlier: Finding) -> bool:
+    """Whether two messages can be about one failure, judged by their numbers."""
+    message, other = finding.message, earlier.message
     if None not in (message.device, other.device) and message.device != other.device:
         return False
-    if message.kind == other.kind and min(message.amounts, other.amounts) > 2:
+    if message.kind is other.kind and min(message.size_count, other.size_count) > 2:
         return False  # a repeat would have the same numbers, and counts once
     requested, before = message.requested, other.requested
     if requested is None or before is None:
@@ -122,51 +107,51 @@ def _may_be_same(found: Found, earlier: Found) -> bool:
     return abs(difference.bytes) <= difference.slack_bytes
 
 
-def _incident(reading: LogReading) -> list[Found]:
-    incident = [reading.found[-1]]
-    for earlier in reversed(reading.found[:-1]):
+def _incident(findings: LogFindings) -> list[Finding]:
+    incident = [findings.findings[-1]]
+    for earlier in reversed(findings.findings[:-1]):
         if incident[-1].line - earlier.line > INCIDENT_LINES:
             break
         incident.append(earlier)
     return incident
 
 
-def _victim(messages: Sequence[Found]) -> Victim:
-    """Its message that says most; the last of equals, as earlier ones may have been caught."""
-    most = max(messages, key=lambda found: (weight(found), found.line))
-    devices = (found.message.device for found in (most, *messages))
-    first = min(messages, key=lambda found: found.line)
+def _process(messages: Sequence[Finding]) -> FailedProcess:
+    """The process, by its most detailed message; of equals by the last, as it was not caught."""
+    most = max(messages, key=lambda finding: (finding.message.weight, finding.line))
+    devices = (finding.message.device for finding in (most, *messages))
+    first = min(messages, key=lambda finding: finding.line)
     device = next((device for device in devices if device is not None), None)
-    return Victim(most, first.line, device, first.stamp)
+    return FailedProcess(most, first.line, device, first.stamp)
 
 
-def _by_process(incident: Sequence[Found]) -> list[list[Found]]:
-    """Messages that belong together: of one process and, where they name it, of one device.
+def _by_process(incident: Sequence[Finding]) -> list[list[Finding]]:
+    """Messages grouped by process and, if they name one, by device.
 
-    What names neither fully is of the process that fits it, as launchers and engines say again
-    what one of their processes said.
+    Launchers and engines repeat what one of their processes said: a message that names its process
+    or device incompletely joins a group that fits.
     """
-    groups: dict[_Key, list[Found]] = {}
+    groups: dict[_Key, list[Finding]] = {}
     homes: dict[_Key, _Key] = {}
-    for found in sorted(incident, key=_vagueness):
-        writer, device = found.writer, found.message.device
+    for finding in sorted(incident, key=_vagueness):
+        writer, device = finding.writer, finding.message.device
         home = homes.setdefault((writer, device), (writer, device))
-        groups.setdefault(home, []).append(found)
+        groups.setdefault(home, []).append(finding)
         for coarser in writer.coarser():
             homes.setdefault((coarser, device), home)
             homes.setdefault((coarser, None), home)
     return list(_without_engines(groups).values())
 
 
-def _without_engines(groups: dict[_Key, list[Found]]) -> dict[_Key, list[Found]]:
-    """vLLM's engine ("DP0") says again what one of its workers ("TP1") said, and seldom more."""
+def _without_engines(groups: dict[_Key, list[Finding]]) -> dict[_Key, list[Finding]]:
+    """Join vLLM's engine ("DP0") to the worker ("TP1") whose messages it repeats."""
     workers = [key for key in groups if any(rank.startswith("TP") for rank in key[0].ranks)]
     kept = dict(groups)
     for key in groups:
         worker = next((each for each in workers if _is_engine_of(key, each)), None)
         if worker is not None:
-            most = max(map(weight, kept[worker]))
-            more = [found for found in kept.pop(key) if weight(found) > most]
+            most = max(each.message.weight for each in kept[worker])
+            more = [finding for finding in kept.pop(key) if finding.message.weight > most]
             kept[worker] = [*kept[worker], *more]
     return kept
 
@@ -179,6 +164,6 @@ def _is_engine_of(key: _Key, worker: _Key) -> bool:
     return is_engine and not has_own_engine and is_same_device and writer.place == worker[0].place
 
 
-def _vagueness(found: Found) -> tuple[bool, int, bool, int]:
-    writer = found.writer
-    return found.message.device is None, -len(writer.ranks), not writer.place, found.line
+def _vagueness(finding: Finding) -> tuple[bool, int, bool, int]:
+    writer = finding.writer
+    return finding.message.device is None, -len(writer.ranks), not writer.place, finding.line

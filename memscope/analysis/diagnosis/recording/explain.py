@@ -1,30 +1,68 @@
-"""Why memory ran out, from a recording: its last out-of-memory error and the plan before it."""
+"""Explain a recording: why its last out-of-memory error happened, or that there was none."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memscope.analysis.diagnosis.balance import decide
-from memscope.analysis.diagnosis.explanation import Advice, Explanation
-from memscope.analysis.diagnosis.recording.explanation import SOURCE, explain_error, explain_oom
-from memscope.analysis.diagnosis.recording.killed import host_full
-from memscope.analysis.diagnosis.recording.oom import RecordedOom, make_situation, read_oom
-from memscope.analysis.diagnosis.situation import Situation, torch_size
+from memscope.analysis.diagnosis.explanation import Advice, Diagnosis, Explanation, Source
+from memscope.analysis.diagnosis.recording.counted_error import explain_error, explain_oom
+from memscope.analysis.diagnosis.recording.evidence import make_request, read_oom
+from memscope.analysis.diagnosis.recording.host_memory import host_full
+from memscope.analysis.diagnosis.recording.plan_budget import explain_budget
+from memscope.analysis.diagnosis.torch_advice import CONTAINER_LIMIT
 from memscope.analysis.timeline.facts import read_plan
+from memscope.analysis.timeline.rare_rows import OomScope
 from memscope.facts import Fact, probe_fact
-from memscope.plan import Plan, fitting_keep, with_keep, with_policy
+from memscope.units import torch_size
 
 if TYPE_CHECKING:
     from memscope.analysis.timeline.rare_rows import OutOfMemory
     from memscope.analysis.timeline.timeline import Timeline
-    from memscope.interop.oom_log.sizes import Size
+    from memscope.format.header import Header
     from memscope.reader.scanner import State
+
+_NEVER_NS = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """One process. ``failed_at_ns``: its first error, by the wall clock."""
+
+    header: Header
+    explanation: Explanation
+    failed_at_ns: int
+
+    @property
+    def name(self) -> str:
+        rank = self.header.rank
+        return f"process {self.header.pid}" + ("" if rank is None else f" (rank {rank})")
+
+
+def explain_run(processes: Iterable[tuple[Timeline, State]]) -> Explanation:
+    """Explain a run of several processes: the first that ran out of memory, else the first."""
+    explained = [_explain_process(timeline, state) for timeline, state in processes]
+    failed = [process for process in explained if process.explanation.diagnosis is not None]
+    chosen = min(failed, key=lambda process: process.failed_at_ns, default=explained[0])
+    explanation = chosen.explanation
+    if len(explained) == 1:
+        return explanation
+    note = f"None of {len(explained):,} processes ran out of memory."
+    if failed:
+        note = (
+            f"{len(failed):,} of {len(explained):,} processes ran out of memory. This is "
+            f"{chosen.name}, the first."
+        )
+    is_partial = any(process.explanation.is_partial for process in explained)
+    return dataclasses.replace(explanation, notes=(*explanation.notes, note), is_partial=is_partial)
 
 
 def explain_timeline(timeline: Timeline, state: State) -> Explanation:
-    """The explanation of a recording; diagnosis None where no memory error is in it."""
-    engine = [oom for oom in timeline.ooms if oom.scope == "engine"]
+    """Explain one recording. The diagnosis is None if it contains no memory error."""
+    engine = _engine_errors(timeline)
     if engine:
         explanation = _explain_engine(_choose(engine, timeline), timeline)
     elif timeline.ooms:
@@ -35,25 +73,36 @@ def explain_timeline(timeline: Timeline, state: State) -> Explanation:
     return dataclasses.replace(explanation, notes=notes, is_partial=state.is_partial)
 
 
+def _explain_process(timeline: Timeline, state: State) -> _Process:
+    first = min((oom.t_ns for oom in timeline.ooms), default=None)
+    start_ns = timeline.header.started_at_ns
+    failed_at_ns = _NEVER_NS if first is None else start_ns + first
+    return _Process(timeline.header, explain_timeline(timeline, state), failed_at_ns)
+
+
 def oom_sentence(timeline: Timeline) -> str | None:
-    """Why memory ran out, in one paragraph, where a program of torch ran out of it."""
-    engine = [oom for oom in timeline.ooms if oom.scope == "engine"]
+    """Why memory ran out, as one paragraph; None if it did not."""
+    engine = _engine_errors(timeline)
     if not engine:
         return None
-    count = timeline.oom_counts["engine"]
+    count = timeline.oom_counts[OomScope.ENGINE]
     times = f" {count:,} times" if count > 1 else ""
     oom = _choose(engine, timeline)
     where = f" in step {oom.step:,}" if oom.step >= 0 else ""
     return f"Out of memory{times}{where}. {_explain_engine(oom, timeline).why}"
 
 
+def _engine_errors(timeline: Timeline) -> list[OutOfMemory]:
+    return [oom for oom in timeline.ooms if oom.scope == OomScope.ENGINE]
+
+
 def _choose(engine: list[OutOfMemory], timeline: Timeline) -> OutOfMemory:
-    """The last error; the one that has the map where the two fail alike."""
+    """The last error, or the one with a map if both have the same diagnosis."""
     last, moment = engine[-1], timeline.map_rows.t_ns
     mapped = next((oom for oom in engine if oom.t_ns == moment and not oom.error), None)
     if mapped is None or last.error:
         return last
-    kinds = {decide(make_situation(oom, timeline).balance) for oom in (mapped, last)}
+    kinds = {decide(make_request(oom, timeline).balance) for oom in (mapped, last)}
     return mapped if len(kinds) == 1 else last
 
 
@@ -61,14 +110,14 @@ def _explain_nothing(timeline: Timeline, state: State) -> Explanation:
     host = host_full(timeline, state)
     if host is not None and host.is_proven:
         return Explanation(
-            "not_device_memory",
-            f"Host memory, not the device: {host.sentence}",
-            SOURCE,
-            help=(Advice("a higher memory limit of the container", "its limit is what ran out"),),
+            Diagnosis.NOT_DEVICE_MEMORY,
+            f"Host memory ran out, not GPU memory. {host.sentence}",
+            Source.RECORDING,
+            help=(Advice(CONTAINER_LIMIT.setting, "this limit ran out"),),
         )
     killed = f" {host.sentence}" if host else ""
     why = f"No out-of-memory error is recorded ({_length(timeline)}; {state}).{killed}"
-    return Explanation(None, why, SOURCE)
+    return Explanation(None, why, Source.RECORDING)
 
 
 def _length(timeline: Timeline) -> str:
@@ -85,7 +134,7 @@ def _explain_engine(oom: OutOfMemory, timeline: Timeline) -> Explanation:
     recorded = read_oom(oom, timeline)
     plan = read_plan(timeline.facts)
     if plan is not None and not plan.is_fitting:
-        return _explain_budget(recorded, plan)
+        return explain_budget(recorded, plan)
     found = explain_oom(
         recorded,
         no_owners=_reason(timeline, probe_fact("oom"), "owners"),
@@ -93,7 +142,7 @@ def _explain_engine(oom: OutOfMemory, timeline: Timeline) -> Explanation:
     )
     if plan is None:
         return found
-    counted = f"The plan had counted on {torch_size(plan.needed_bytes)}, which fits."
+    counted = f"The plan needed {torch_size(plan.needed_bytes)}, which fits."
     return dataclasses.replace(found, notes=(*found.notes, counted))
 
 
@@ -102,80 +151,32 @@ def _reason(timeline: Timeline, key: str, field: str) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _explain_budget(recorded: RecordedOom, plan: Plan) -> Explanation:
-    """The plan did not fit from the start, whatever the map says."""
-    return dataclasses.replace(
-        explain_oom(recorded),
-        diagnosis="server_budget",
-        why=_why_budget(recorded.situation, plan),
-        help=_plan_help(plan, recorded.situation.message.total),
-        no_help=_plan_no_help(plan),
-        unknown=(),
-    )
-
-
-def _why_budget(situation: Situation, plan: Plan) -> str:
-    needs = plan.needs
-    parts = [f"{torch_size(plan.weights_bytes)} of weights", f"{torch_size(needs.kv_bytes)} of KV"]
-    parts += [f"{torch_size(needs.fixed_bytes)} fixed"] if needs.fixed_bytes else []
-    return (
-        f"The budget was too small from the start: {plan.window.options} needs "
-        f"{torch_size(plan.needed_bytes)} ({', '.join(parts)}) and may use "
-        f"{torch_size(plan.limit_bytes)}. The request for {torch_size(situation.wanted)} found "
-        f"{torch_size(situation.balance.room.bytes if situation.balance.room else 0)} left."
-    )
-
-
-def _plan_help(plan: Plan, total: Size | None) -> tuple[Advice, ...]:
-    """Windows that fit, and the limit with which this one does, where the device has as much."""
-    fitting = []
-    for policy in dict.fromkeys((plan.window.policy, "past", "pinned")):
-        changed = plan if policy == plan.window.policy else with_policy(plan, policy)
-        keep = fitting_keep(changed)
-        if keep is not None:
-            fitted = with_keep(changed, keep)
-            saved = plan.needed_bytes - fitted.needed_bytes
-            needed = f"fits: needs {torch_size(fitted.needed_bytes)}"
-            fitting.append(Advice(fitted.window.options, needed, saved))
-    if total is not None and total.bytes < plan.needed_bytes:
-        return tuple(fitting)
-    limit = Advice(
-        f"--device-limit {-(-plan.needed_bytes >> 20)}MiB",
-        "where the device has as much",
-    )
-    return (*fitting, limit)
-
-
-def _plan_no_help(plan: Plan) -> tuple[Advice, ...]:
-    return (Advice("--allocator ...", "whatever gives the bytes, they are more than the limit"),)
-
-
 def _explain_requests(timeline: Timeline) -> Explanation:
-    count = timeline.oom_counts["request"]
+    count = timeline.oom_counts[OomScope.REQUEST]
     return Explanation(
-        "server_budget",
-        f"{count:,} requests were lost to memory: the KV blocks ran out, the engine went on.",
-        SOURCE,
+        Diagnosis.SERVER_BUDGET,
+        f"{count:,} requests failed for lack of memory: the KV blocks ran out. The engine went on.",
+        Source.RECORDING,
         help=(
-            Advice("fewer requests at once, shorter ones", "each holds its blocks"),
+            Advice("fewer requests at once, shorter ones", "each holds its own blocks"),
             Advice("more of the device for KV blocks", "fewer layers kept, smaller weights"),
         ),
-        unknown=("whether they would have fitted one after the other",),
+        unknown=("whether they would have fitted one after another",),
     )
 
 
 def _which(timeline: Timeline) -> str:
-    engine = [oom for oom in timeline.ooms if oom.scope == "engine"]
-    return "the last kept" if _choose(engine, timeline) is engine[-1] else "the one with the map"
+    engine = _engine_errors(timeline)
+    return "the last one" if _choose(engine, timeline) is engine[-1] else "the one with the map"
 
 
 def _notes(timeline: Timeline, state: State) -> tuple[str, ...]:
     notes = []
-    engine, requests = timeline.oom_counts["engine"], timeline.oom_counts["request"]
+    engine, requests = timeline.oom_counts[OomScope.ENGINE], timeline.oom_counts[OomScope.REQUEST]
     if engine > 1:
-        notes.append(f"{engine:,} out-of-memory errors are recorded; this is {_which(timeline)}.")
+        notes.append(f"{engine:,} out-of-memory errors are recorded. This is {_which(timeline)}.")
     if engine and requests:
-        notes.append(f"{requests:,} requests were lost to memory besides.")
+        notes.append(f"Another {requests:,} requests failed for lack of memory.")
     if state.is_partial:
         notes.append(f"The recording is partial: {state}.")
     return tuple(notes)

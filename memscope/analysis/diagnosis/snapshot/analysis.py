@@ -1,4 +1,4 @@
-"""All that a snapshot says of one device: its map, what is free, who holds it, its history."""
+"""Everything a snapshot says about one device: its map, free memory, holders and history."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memscope.analysis.diagnosis.snapshot.oom import OomMoment, decide_oom, last_oom
+from memscope.analysis.diagnosis.explanation import Diagnosis
+from memscope.analysis.diagnosis.snapshot.oom_moment import OomMoment, decide_oom, last_oom
 from memscope.analysis.memory_map.fragmentation import (
     Bucket,
     buckets,
@@ -31,14 +32,14 @@ from memscope.interop.snapshot.trace import (
 from memscope.interop.snapshot.values import PoolId, Stacks
 
 HOLDERS = 10
-# Where nothing failed, waste is wrong from here on: a share of what is reserved, and bytes.
+# If nothing failed, waste is a problem from here on: bytes, and shares of reserved memory.
 LEAST_WASTE_BYTES = 256 << 20
 PENDING_SHARE, PRIVATE_SHARE, PINNED_SHARE = 0.25, 0.5, 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """The most that was allocated within the trace. ``event``: events up to that moment."""
+    """The most that was allocated in the trace. ``event``: the number of events until then."""
 
     bytes: int
     event: int
@@ -48,7 +49,7 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Events of a trace. Driver calls count segments too whose own event is lost."""
+    """Counts of a trace. Driver calls include segments whose own event is lost."""
 
     events: int
     ooms: int
@@ -60,7 +61,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAnalysis:
-    """One device of a snapshot. ``buckets`` are of the dumped map, the largest first."""
+    """One device of a snapshot. ``buckets``: of the map at the dump, the largest first."""
 
     device: int
     devices: tuple[int, ...]
@@ -80,19 +81,19 @@ class SnapshotAnalysis:
     oom: OomMoment | None
 
     @property
-    def diagnosis(self) -> str | None:
-        """One word for what is wrong; None where nothing failed and nothing is."""
+    def diagnosis(self) -> Diagnosis | None:
+        """What is wrong, None if nothing is."""
         growth = self.growth
         is_growing = growth is not None and growth.is_growing
         if self.oom is not None:
             is_told = growth is not None and is_growing and growth.is_told
             return decide_oom(self.oom, grown_bytes=growth.grown_bytes if is_told and growth else 0)
         if is_growing:
-            return "growth"
+            return Diagnosis.GROWTH
         wastes = (
-            ("pending_frees", self.pending_bytes, PENDING_SHARE),
-            ("private_pools", self.private_free_bytes, PRIVATE_SHARE),
-            ("fragmentation", self.pinned_bytes, PINNED_SHARE),
+            (Diagnosis.PENDING_FREES, self.pending_bytes, PENDING_SHARE),
+            (Diagnosis.PRIVATE_POOLS, self.private_free_bytes, PRIVATE_SHARE),
+            (Diagnosis.FRAGMENTATION, self.pinned_bytes, PINNED_SHARE),
         )
         for name, waste, share in wastes:
             if waste >= LEAST_WASTE_BYTES and waste >= share * self.reserved_bytes:
@@ -101,58 +102,58 @@ class SnapshotAnalysis:
 
     @property
     def reserved_bytes(self) -> int:
-        """What the driver gave to the allocator."""
+        """Bytes that the driver gave to the allocator."""
         return self.memory.reserved_bytes
 
     @property
     def allocated_bytes(self) -> int:
-        """In live blocks, as rounded."""
+        """Bytes in live blocks, rounded as the allocator does."""
         return self.memory.bytes_in(ALLOCATED)
 
     @property
     def pending_bytes(self) -> int:
-        """Freed, but another stream may still use it."""
+        """Freed bytes that another stream may still use."""
         return self.memory.bytes_in(PENDING)
 
     @property
     def active_bytes(self) -> int:
-        """Allocated and pending."""
+        """Allocated and pending bytes."""
         return self.allocated_bytes + self.pending_bytes
 
     @property
     def requested_bytes(self) -> int:
-        """In active blocks, as asked for."""
+        """Bytes in active blocks, as requested, not rounded."""
         return int(self.memory.blocks.requested.sum())
 
     @property
     def free_bytes(self) -> int:
-        """Free inside segments, private pools included."""
+        """Free bytes inside segments, private pools included."""
         return self.memory.bytes_in(INACTIVE)
 
     @property
     def releasable_bytes(self) -> int:
-        """Free, and the driver could be given it back."""
+        """Free bytes that could be given back to the driver."""
         return sum(bucket.releasable_bytes for bucket in self.buckets)
 
     @property
     def private_free_bytes(self) -> int:
-        """Free inside private pools."""
+        """Free bytes inside private pools."""
         return sum(bucket.free_bytes for bucket in self.buckets if bucket.is_private)
 
     @property
     def pinned_bytes(self) -> int:
-        """Free in the default pool, but in segments or pages that live blocks hold."""
+        """Free bytes in the default pool, in segments or pages that also hold live blocks."""
         return sum(bucket.pinned_bytes for bucket in self.buckets if not bucket.is_private)
 
     @property
     def largest_free_bytes(self) -> int:
-        """The largest request that the default pool can serve by itself."""
+        """The largest free block of the default pool."""
         sizes = (b.largest_free_bytes for b in self.buckets if not b.is_private)
         return max(sizes, default=0)
 
     @property
     def inactive_split_bytes(self) -> int:
-        """As torch counts it: free parts of split segments, expandable ones left out."""
+        """Torch's counter: free parts of split segments, without expandable ones."""
         memory = self.memory
         segment = memory.blocks.segment
         is_split = memory.blocks.bytes != memory.segments.bytes[segment]
@@ -168,19 +169,19 @@ class SnapshotAnalysis:
 
     @property
     def external(self) -> float | None:
-        """1 − largest free block / free bytes, private pools left out; None where none is free."""
+        """1 − largest free block / free bytes, without private pools; None if nothing is free."""
         free = sum(b.free_bytes for b in self.buckets if not b.is_private)
         return external_fragmentation(self.largest_free_bytes, free)
 
     @property
     def internal(self) -> float | None:
-        """(allocated − requested) / allocated; None where nothing is allocated."""
+        """(allocated − requested) / allocated; None if nothing is allocated."""
         requested = sum(bucket.requested_bytes for bucket in self.buckets)
         return internal_fragmentation(self.allocated_bytes, requested)
 
 
 def analyse_snapshot(snapshot: Snapshot, device: int | None = None) -> SnapshotAnalysis:
-    """``device`` of a snapshot; by default the one that ran out of memory, else the fullest."""
+    """Analyse ``device``: by default the one that ran out of memory last, else the fullest."""
     device = _chosen(snapshot) if device is None else device
     memory = map_at_end(snapshot, device)
     stacks = snapshot.stacks
@@ -216,7 +217,7 @@ def analyse_snapshot(snapshot: Snapshot, device: int | None = None) -> SnapshotA
 
 
 def _chosen(snapshot: Snapshot) -> int:
-    """The device whose out-of-memory event is the latest, else the one that reserves the most."""
+    """The device with the last out-of-memory event, else the one with the most reserved memory."""
     failed = {
         device: int(trace.time_us[trace.where(OOM)].max())
         for device, trace in snapshot.traces.items()
@@ -264,7 +265,7 @@ def _counts(trace: Trace | None, memory: MemoryMap) -> Counts:
 
 
 def _unmapped_events(trace: Trace, memory: MemoryMap) -> int:
-    """Expandable segments in no range whose mapping was seen: each was mapped once at least."""
+    """Expandable segments without a map event in the trace: each was mapped at least once."""
     rows = trace.where(SEGMENT_MAP)
     rows = rows[np.argsort(trace.address[rows], kind="stable")]
     starts = memory.segments.address[memory.segments.is_expandable]

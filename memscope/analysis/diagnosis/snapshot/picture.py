@@ -1,4 +1,4 @@
-"""A snapshot for a page: its explanation and its map, read in a guarded child process."""
+"""A snapshot for an HTML page: its explanation and its map, read in a guarded child process."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _TARGET = "memscope.analysis.diagnosis.snapshot.picture:picture_stream"
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPicture:
-    """Why a snapshot looks as it does, and its map: when the last request failed, else its end.
+    """An explained snapshot with its map: when the last request failed, else at the dump.
 
-    ``picture`` is None where nothing was reserved.
+    ``picture``: None if nothing was reserved.
     """
 
     explanation: SnapshotExplanation
@@ -35,14 +35,14 @@ class SnapshotPicture:
 
 
 def read_snapshot_picture(path: str | os.PathLike[str]) -> SnapshotPicture:
-    """Of the snapshot at ``path``. Raises MemscopeError."""
+    """Read the snapshot at ``path``. Raises MemscopeError."""
     found = examine(_TARGET, path)
     picture = found["picture"]
     return SnapshotPicture(read_explanation(found), _picture(picture) if picture else None)
 
 
 def picture_stream(stream: IO[bytes], size: int) -> dict[str, Any]:
-    """The child's part: what `explain` says, and the map, as JSON."""
+    """Runs in the child: the explanation and the map, as JSON."""
     from memscope.analysis.diagnosis.snapshot.analysis import analyse_snapshot
     from memscope.interop.snapshot.snapshot import read_snapshot
 

@@ -1,88 +1,109 @@
-"""Kinds of messages about memory: how their lines look, where they begin, and who reads them."""
+"""The list of formats: all programs whose messages about memory are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from functools import lru_cache
 from typing import TypeAlias
 
-from memscope.interop.oom_log.formats import host as host_messages
-from memscope.interop.oom_log.formats import node as node_messages
-from memscope.interop.oom_log.formats import runtimes as runtime_messages
-from memscope.interop.oom_log.formats import servers as server_refusals
-from memscope.interop.oom_log.formats import torch as oom_formats
-from memscope.interop.oom_log.formats import torch_fields
-from memscope.interop.oom_log.formats import xla as xla_messages
-from memscope.interop.oom_log.formats.servers import Refusal
-from memscope.interop.oom_log.formats.torch import OomMessage
-
-Message: TypeAlias = OomMessage | Refusal
-
-# By kind, those whose text says more than that memory ran out.
-_SOURCES = (
-    *(oom_formats, xla_messages, server_refusals),
-    *(host_messages, node_messages, runtime_messages),
+from memscope.interop.oom_log.formats import (
+    kubernetes,
+    linux,
+    llama_cpp,
+    onnxruntime,
+    ray,
+    sglang,
+    slurm,
+    torch,
+    vllm,
+    xla,
 )
-Needles: TypeAlias = Sequence[tuple[str, str]]  # what is looked for, and the kind that has it
+from memscope.interop.oom_log.formats.message import Format, Message, Needles
+
+# If two messages begin at one place, the format that comes first here reads it.
+FORMATS: tuple[Format, ...] = (
+    torch.FORMAT,
+    xla.FORMAT,
+    vllm.FORMAT,
+    sglang.FORMAT,
+    linux.FORMAT,
+    kubernetes.FORMAT,
+    slurm.FORMAT,
+    ray.FORMAT,
+    llama_cpp.FORMAT,
+    onnxruntime.FORMAT,
+)
+
+_Starts: TypeAlias = tuple[tuple[int, StrEnum], ...]  # place and kind of each message
+_DEFAULT_LINES = 16
 
 
-def _needles(*kinds: dict[str, tuple[str, ...]]) -> Needles:
-    return tuple(
-        (needle, kind) for each in kinds for kind, texts in each.items() for needle in texts
-    )
+def _flatten(*needles: Needles) -> Sequence[tuple[str, StrEnum]]:
+    return tuple((text, kind) for each in needles for kind, texts in each.items() for text in texts)
 
 
-STRONG = _needles(*(source.NEEDLES for source in _SOURCES))
-VAGUE = _needles(oom_formats.VAGUE_NEEDLES)
-WORDS = tuple(word for source in _SOURCES for word in source.WORDS)
+WORDS = tuple(word for each in FORMATS for word in each.words)
+_STRONG = _flatten(*(each.needles for each in FORMATS))
+_VAGUE = _flatten(*(each.vague_needles for each in FORMATS))
+_VAGUE_KINDS = frozenset(kind for _, kind in _VAGUE)
+_FORMAT_OF = {kind: each for each in FORMATS for kind in (*each.needles, *each.vague_needles)}
+_NAMES = {each.message: each.name for each in FORMATS}
 
-_STARTS: dict[str, Callable[[str, str, int], int | None]] = {
-    kind: source.start_of for source in _SOURCES for kind in source.NEEDLES
-}
+
+def format_name(message: Message) -> str:
+    """The name of the format that ``message`` is of."""
+    return _NAMES[type(message)]
 
 
-def parse(kind: str, text: str) -> Message | None:
-    """The message of ``kind`` at the start of ``text``; None where it is none after all."""
-    if kind in xla_messages.NEEDLES:
-        return xla_messages.parse_xla(kind, text)
-    if kind in server_refusals.NEEDLES:
-        return server_refusals.parse_refusal(kind, text)
-    if kind in host_messages.NEEDLES:
-        return host_messages.parse_host(kind, text)
-    if kind in node_messages.NEEDLES:
-        return node_messages.parse_node(kind, text)
-    if kind in runtime_messages.NEEDLES:
-        return runtime_messages.parse_runtime(kind, text)
-    return torch_fields.parse_message(kind, text)
+def is_vague(kind: StrEnum) -> bool:
+    """Whether messages of ``kind`` say little more than that memory ran out."""
+    return kind in _VAGUE_KINDS
+
+
+def max_lines(kind: StrEnum) -> int:
+    """Lines that a message of ``kind`` may span."""
+    return _FORMAT_OF[kind].max_lines.get(kind, _DEFAULT_LINES)
+
+
+def has_end(kind: StrEnum, text: str) -> bool:
+    """Whether ``text``, a message of ``kind``, is known to be whole."""
+    return any(end in text for end in _FORMAT_OF[kind].ends.get(kind, ()))
+
+
+def parse(kind: StrEnum, text: str) -> Message | None:
+    """The message of ``kind`` at the start of ``text``, or None if it is not a message."""
+    return _FORMAT_OF[kind].parse(kind, text)
 
 
 @lru_cache(maxsize=32)  # the ranks of a job say the same
-def strong_starts(text: str) -> tuple[tuple[int, str], ...]:
-    """Place and kind of each message that begins in ``text`` and says more, in order."""
-    return _all_starts(STRONG, text)
+def strong_starts(text: str) -> _Starts:
+    """Place and kind of each message in ``text`` that gives details, in order."""
+    return _all_starts(_STRONG, text)
 
 
 @lru_cache(maxsize=32)
-def vague_starts(text: str) -> tuple[tuple[int, str], ...]:
-    """The same of those that say no more than that memory ran out."""
-    return _all_starts(VAGUE, text)
+def vague_starts(text: str) -> _Starts:
+    """Place and kind of each message in ``text`` that says little, in order."""
+    return _all_starts(_VAGUE, text)
 
 
-def _all_starts(needles: Needles, text: str) -> tuple[tuple[int, str], ...]:
+def _all_starts(needles: Sequence[tuple[str, StrEnum]], text: str) -> _Starts:
     """One a place. ``text`` is searched once for each needle, however many messages are in it."""
-    found: dict[int, str] = {}
+    starts: dict[int, StrEnum] = {}
     for needle, kind in needles:
         if needle in text:
             for begin in _begins(kind, needle, text):
-                found.setdefault(begin, kind)
-    return tuple(sorted(found.items()))
+                starts.setdefault(begin, kind)
+    return tuple(sorted(starts.items()))
 
 
-def _begins(kind: str, needle: str, text: str) -> Iterator[int]:
+def _begins(kind: StrEnum, needle: str, text: str) -> Iterator[int]:
     """Where messages of ``kind`` begin, in the order of their needles."""
+    find_start = _FORMAT_OF[kind].find_start
     place = text.find(needle)
     while place >= 0:
-        begin = _STARTS.get(kind, oom_formats.start_of)(kind, text, place)
+        begin = find_start(kind, text, place)
         if begin is not None and begin >= 0:
             yield begin
         place = text.find(needle, place + 1)

@@ -1,72 +1,36 @@
-"""Out-of-memory messages of torch and of what it stands on: what they hold, where they begin.
+"""Out-of-memory messages of torch and of the libraries below it: where they begin and end.
 
-Texts come without white space.
+Texts come without white space. `torch_message` reads their numbers.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from memscope.interop.oom_log.sizes import Size
+from memscope.interop.oom_log.formats.message import Format
+from memscope.interop.oom_log.formats.torch_message import (
+    BACKEND,
+    ENDS,
+    TorchKind,
+    TorchMessage,
+    parse_torch,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class OomMessage:
-    """One message; what its text does not say is None.
-
-    ``kind`` is "torch" (the caching allocator), "async" (cudaMallocAsync), "mps", "retry" (a
-    warning: an allocation failed once and was tried again), "nvml" (the query that decorates the
-    message was refused), "host" (memory of the host), "disguise" (an assert behind which torch
-    hides it), or "bare" (no numbers).
-
-    ``allocated`` is as printed: since 2.4 it includes ``private_pools``, which is memory that is
-    free inside private pools. ``is_sentence``: the wording since torch 2.1.
-    """
-
-    kind: str
-    backend: str = ""
-    device: int | None = None
-    requested: Size | None = None
-    total: Size | None = None
-    free: Size | None = None
-    allocated: Size | None = None
-    reserved: Size | None = None
-    active: Size | None = None
-    private_pools: Size | None = None
-    limit: Size | None = None
-    process: Size | None = None
-    other_processes: tuple[Size, ...] = ()
-    has_unreadable_process: bool = False
-    is_beyond_exabyte: bool = False
-    is_cut: bool = False
-    is_sentence: bool = False
-    variable: str = ""
-    hint: str = ""
-    detail: str = ""
-
-    @property
-    def amounts(self) -> int:
-        """How many of the main numbers the text gives."""
-        main = (self.requested, self.total, self.free, self.allocated, self.reserved)
-        return sum(size is not None for size in main)
-
-
-# What a message of each kind has in it, without white space; before it the kinds that say more.
-NEEDLES = {
-    "torch": ("utofmemory.Triedto", "utofmemoryTriedto"),
-    "mps": ("backendoutofmemory(",),
-    "async": ("wouldexceedallowed",),
-    "retry": ("withOOMondevice",),
-    "nvml": ("NVML_SUCCESS==",),
-    "disguise": ("handles_.at(i)INTERNALASSERTFAILED", "CUDAdrivererror:devicenotready"),
+# Kinds that say more come first.
+_NEEDLES = {
+    TorchKind.CACHING: ("utofmemory.Triedto", "utofmemoryTriedto"),
+    TorchKind.MPS: ("backendoutofmemory(",),
+    TorchKind.ASYNC: ("wouldexceedallowed",),
+    TorchKind.RETRY: ("withOOMondevice",),
+    TorchKind.NVML: ("NVML_SUCCESS==",),
+    TorchKind.HIDDEN: ("handles_.at(i)INTERNALASSERTFAILED", "CUDAdrivererror:devicenotready"),
 }
-VAGUE_NEEDLES = {
-    "host": (
+_VAGUE_NEEDLES = {
+    TorchKind.HOST: (
         "DefaultCPUAllocator:",
         "ArrayMemoryError:Unabletoallocate",
     ),
-    "bare": (
+    TorchKind.BARE: (
         "error:outofmemory",
         "_ERROR_OUT_OF_MEMORY",
         "cudaErrorMemoryAllocation",
@@ -86,7 +50,7 @@ VAGUE_NEEDLES = {
     ),
 }
 # How lines of a log that hold part of a message look before white space is taken out.
-WORDS = (
+_WORDS = (
     "f memory",
     "MPS back",
     "(MPS alloc",
@@ -122,23 +86,21 @@ _PROSE_BEFORE = re.compile(
 )
 _PROSE_AFTER = re.compile(r"outofmemory(?:errors?)?(?:handl(?:er|ing)|recovery|protection|guard)")
 _PROSE_CHARACTERS = 48
-# CUDA, HIP and the like before the "o" of "out of memory".
-BACKEND = re.compile(r"(?<![A-Z])([A-Z]{2,8})[Oo]$")
 
 
-def start_of(kind: str, text: str, place: int) -> int | None:
+def _find_start(kind: TorchKind, text: str, place: int) -> int | None:
     """Where the message begins whose needle is at ``place``; None where it is source text."""
-    if kind == "torch":
+    if kind is TorchKind.CACHING:
         backend = BACKEND.search(text[max(place - 9, 0) : place])
         return place - 1 - (len(backend[1]) if backend else 0)
-    if kind == "async":
+    if kind is TorchKind.ASYNC:
         begin = text.rfind("Allocationondevice", max(place - 24, 0), place)
         return None if begin < 0 else begin
-    if kind == "nvml":
+    if kind is TorchKind.NVML:
         return place if "INTERNALASSERTFAILED" in text[place : place + 160] else None
-    if kind == "bare" and _SOURCE_TEXT.search(text[max(place - 20, 0) : place]):
+    if kind is TorchKind.BARE and _SOURCE_TEXT.search(text[max(place - 20, 0) : place]):
         return None
-    return None if kind == "bare" and _is_prose(text, place) else place
+    return None if kind is TorchKind.BARE and _is_prose(text, place) else place
 
 
 def _is_prose(text: str, place: int) -> bool:
@@ -147,3 +109,16 @@ def _is_prose(text: str, place: int) -> bool:
         return False
     after = text[place : place + _PROSE_CHARACTERS]
     return bool(_PROSE_BEFORE.search(before) or _PROSE_AFTER.search(after))
+
+
+FORMAT = Format(
+    name="torch",
+    message=TorchMessage,
+    needles=_NEEDLES,
+    vague_needles=_VAGUE_NEEDLES,
+    words=_WORDS,
+    find_start=_find_start,
+    parse=parse_torch,
+    max_lines={TorchKind.CACHING: 60, TorchKind.BARE: 2, TorchKind.HOST: 2},
+    ends={TorchKind.CACHING: ENDS},
+)

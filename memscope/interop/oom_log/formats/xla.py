@@ -10,47 +10,74 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 
-from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.formats.message import Backend, Format, Message
 from memscope.interop.oom_log.sizes import SIZE, Size, parse_size
 
 
-@dataclass(frozen=True, slots=True)
-class XlaMessage(OomMessage):
-    """One message. ``kind``: as in NEEDLES. What its text does not say is None.
+class XlaKind(StrEnum):
+    """Messages of XLA and of TensorFlow."""
 
-    ``arguments``, ``outputs``, ``temporaries``: buffers of the program that did not fit; outputs
-    without those that reuse an argument.
+    ALLOCATION = "xla"  # an allocation failed
+    COMPILE = "xla_compile"  # a program needs more than the device has
+    POOL = "xla_pool"  # the allocator's own warning
+    DRIVER = "xla_driver"  # the driver refused to enlarge XLA's pool
+    LIBRARY = "xla_library"  # a CUDA library or program found no room outside the pool
+    TENSORFLOW = "tensorflow"
+
+
+class XlaLibrary(StrEnum):
+    """What found no room outside XLA's pool, as a sentence names it."""
+
+    PROGRAM = "a compiled program"
+    CUBLAS = "cuBLAS"
+    CUDNN = "cuDNN"
+    OTHER = "a library of CUDA"
+
+
+@dataclass(frozen=True, slots=True)
+class XlaMessage(Message):
+    """A message of XLA or TensorFlow.
+
+    ``arguments``, ``outputs``, ``temporaries``: buffers of the program that did not fit. Outputs
+    that reuse an argument are not counted. ``library``: what failed outside the pool.
     """
 
+    kind: XlaKind
     arguments: Size | None = None
     outputs: Size | None = None
     temporaries: Size | None = None
+    library: XlaLibrary | None = None
+
+    @property
+    def weight(self) -> int:
+        """How much the message explains, from 0 to 2."""
+        if self.kind in (XlaKind.DRIVER, XlaKind.LIBRARY):
+            return 0
+        return 1 if self.kind is XlaKind.POOL else 2
 
 
-# "xla": an allocation failed. "xla_compile": a program needs more than the device has. "xla_pool":
-# the allocator's own warning. "xla_driver": the driver refused to enlarge XLA's pool.
-# "xla_library": a program or a library of CUDA found no room outside the pool.
-NEEDLES = {
-    "xla": (
+_NEEDLES = {
+    XlaKind.ALLOCATION: (
         "RESOURCE_EXHAUSTED:Outofmemory",
         "Resourceexhausted:Outofmemory",
         "RESOURCE_EXHAUSTED:Failedtoallocaterequest",
         "Resourceexhausted:Failedtoallocaterequest",
         "Thatwasnotpossible.Thereare",
     ),
-    "xla_compile": ("Ranoutofmemoryinmemoryspace",),
-    "xla_pool": ("_bfc)ranoutofmemorytryingtoallocate",),
-    "xla_driver": ("bytes)fromdevice:",),
-    "xla_library": (
+    XlaKind.COMPILE: ("Ranoutofmemoryinmemoryspace",),
+    XlaKind.POOL: ("_bfc)ranoutofmemorytryingtoallocate",),
+    XlaKind.DRIVER: ("bytes)fromdevice:",),
+    XlaKind.LIBRARY: (
         "Failedtoloadin-memoryCUBIN",
         "DNNlibraryinitializationfailed",
         "ouldnotcreatecudnnhandle:",
         "ailedtocreatecublashandle:",
     ),
-    "tensorflow": ("OOMwhenallocatingtensorwithshape",),
+    XlaKind.TENSORFLOW: ("OOMwhenallocatingtensorwithshape",),
 }
-WORDS = (
+_WORDS = (
     "OOM when",
     "was not possible",
     "from device:",
@@ -60,13 +87,13 @@ WORDS = (
     "cublas handle",
 )
 _BEGINS = {
-    "xla": ("Attemptingtoallocate", 48),
-    "xla_pool": ("Allocator(", 24),
-    "xla_driver": ("ailedtoallocate", 64),
+    XlaKind.ALLOCATION: ("Attemptingtoallocate", 48),
+    XlaKind.POOL: ("Allocator(", 24),
+    XlaKind.DRIVER: ("ailedtoallocate", 64),
 }
 
 
-def start_of(kind: str, text: str, place: int) -> int | None:
+def _find_start(kind: XlaKind, text: str, place: int) -> int | None:
     """Where the message begins whose needle is at ``place``; None where it is none."""
     if kind not in _BEGINS or text.startswith(("RESOURCE", "Resource"), place):
         return place
@@ -87,18 +114,18 @@ _TEMPORARIES = re.compile(rf"preallocatedtempallocation:({SIZE})")
 _NO_FAILURE = "indicatesthatthisisnotafailure"
 
 
-def parse_xla(kind: str, text: str) -> XlaMessage | None:
+def _parse(kind: XlaKind, text: str) -> XlaMessage | None:
     """The message of ``kind`` at the start of ``text``; None for a warning that nothing failed."""
-    if kind == "xla_pool" and _NO_FAILURE in text:
+    if kind is XlaKind.POOL and _NO_FAILURE in text:
         return None
-    if kind == "xla_library":
+    if kind is XlaKind.LIBRARY:
         return _parse_library(text)
     device = _DEVICE.search(text[:600])
-    used = _USED.search(text[:400]) if kind == "xla_compile" else None
+    used = _USED.search(text[:400]) if kind is XlaKind.COMPILE else None
     free = _FREE.search(text[:200])
     return XlaMessage(
         kind,
-        backend="TPU" if used or free else "CUDA",
+        backend=Backend.TPU if used or free else Backend.CUDA,
         device=next(int(group) for group in device.groups() if group) if device else None,
         requested=_short_size(used[1]) if used else _asked(text[:200]),
         total=_short_size(used[2]) if used else None,
@@ -109,21 +136,24 @@ def parse_xla(kind: str, text: str) -> XlaMessage | None:
     )
 
 
-_PROGRAM = "a compiled program"
-_LIBRARIES = (("CUBIN", _PROGRAM), ("ublas", "cuBLAS"), ("", "cuDNN"))
+_LIBRARIES = (
+    ("CUBIN", XlaLibrary.PROGRAM),
+    ("ublas", XlaLibrary.CUBLAS),
+    ("", XlaLibrary.CUDNN),
+)
 _LEFT = re.compile(r"Memoryusage:(\d{1,20})bytesfree,(\d{1,20})bytestotal")
 
 
 def _parse_library(text: str) -> XlaMessage | None:
-    """``detail``: what found no room. A program that does not load may have another reason."""
-    name = next(name for word, name in _LIBRARIES if word in text[:30])
-    if name == _PROGRAM and "OUT_OF_MEMORY" not in text[:200]:
+    """None if a program did not load for another reason than memory."""
+    library = next(name for word, name in _LIBRARIES if word in text[:30])
+    if library is XlaLibrary.PROGRAM and "OUT_OF_MEMORY" not in text[:200]:
         return None
     left = _LEFT.search(text[:400])
     free, total = (
         (parse_size(f"{number}bytes") for number in left.groups()) if left else (None,) * 2
     )
-    return XlaMessage("xla_library", "CUDA", free=free, total=total, detail=name)
+    return XlaMessage(XlaKind.LIBRARY, Backend.CUDA, free=free, total=total, library=library)
 
 
 def _find(pattern: re.Pattern[str], text: str) -> Size | None:
@@ -141,3 +171,13 @@ def _asked(text: str) -> Size | None:
 def _short_size(text: str) -> Size | None:
     """ "21.95G" as a size."""
     return parse_size(f"{text}iB")
+
+
+FORMAT = Format(
+    name="xla",
+    message=XlaMessage,
+    needles=_NEEDLES,
+    words=_WORDS,
+    find_start=_find_start,
+    parse=_parse,
+)

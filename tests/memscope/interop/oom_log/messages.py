@@ -58,7 +58,7 @@ EXAMPLE = Amounts(
 sizes = st.one_of(
     st.integers(0, 2**12), st.integers(2**20, 2**24), st.integers(2**30, 2**38), st.just(0)
 )
-amounts = st.builds(
+sizes_bytes = st.builds(
     Amounts,
     device=st.integers(0, 15),
     requested=sizes,
@@ -137,7 +137,7 @@ def pools_form(f: Amounts) -> str:
 
 def oom_line(device: int, free_gib: float = 0.5) -> str:
     """One line for a device that is full of tensors."""
-    amounts = replace(
+    sizes_bytes = replace(
         EXAMPLE,
         requested=2 * 2**30,
         free=round(free_gib * 2**30),
@@ -147,7 +147,7 @@ def oom_line(device: int, free_gib: float = 0.5) -> str:
         private=0,
         limit=2**37,
     )
-    return pools_form(amounts).replace("GPU 3", f"GPU {device}").replace("\n", " ")
+    return pools_form(sizes_bytes).replace("GPU 3", f"GPU {device}").replace("\n", " ")
 
 
 def common_form(f: Amounts) -> str:

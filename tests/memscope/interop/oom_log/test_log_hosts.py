@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from memscope.analysis.diagnosis.log.explain import explain_reading
-from memscope.interop.oom_log.reader import LogReading, read_log
+from memscope.analysis.diagnosis.log.explain import explain_log
+from memscope.interop.oom_log.reader import LogFindings, read_log
 
 MESSAGE = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
@@ -17,12 +17,12 @@ MESSAGE = (
 HOSTS = ["worker-1", "worker-0", "10.141.250.231", "gpu07.cluster.example.com"]
 
 
-def read(*lines: str) -> LogReading:
+def read(*lines: str) -> LogFindings:
     return read_log(io.BytesIO("\n".join(lines).encode()))
 
 
 def writers(*lines: str) -> list[str]:
-    return [found.writer.name for found in read(*lines).found]
+    return [found.writer.name for found in read(*lines).findings]
 
 
 def program(host: str, free: int) -> list[str]:
@@ -38,7 +38,7 @@ def test_ranks_behind_hosts_are_told_apart(pod: str) -> None:
     place = "launcher-x" if pod else None
     names = [f"{place or host}, rank {8 * n}" for n, host in enumerate(HOSTS[:2])]
     assert writers(*log) == names
-    explanation = explain_reading(read(*log))
+    explanation = explain_log(read(*log))
     assert [failure.process for failure in explanation.failures] == names
     assert [failure.line for failure in explanation.failures] == [1, 2]
     assert "Earlier ones may have been caught" not in " ".join(explanation.notes)
@@ -56,8 +56,8 @@ def test_message_wrapped_behind_hosts_is_whole() -> None:
     text = MESSAGE.format(1)
     pieces = [text[start : start + 60] for start in range(0, len(text), 60)]
     log = [f"{host}: [rank{n}]: {piece}" for piece in pieces for n, host in enumerate(HOSTS)]
-    found = read(*log).found
-    assert [each.message for each in found] == [read(text).found[0].message] * len(HOSTS)
+    found = read(*log).findings
+    assert [each.message for each in found] == [read(text).findings[0].message] * len(HOSTS)
 
 
 @pytest.mark.parametrize(

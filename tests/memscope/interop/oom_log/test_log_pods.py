@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from memscope.interop.oom_log.reader import LogReading, read_log
+from memscope.interop.oom_log.reader import LogFindings, read_log
 
 MESSAGE = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
@@ -17,12 +17,12 @@ HASHES = [f"trainer-7d9f8b6c4-x2k{rank}q" for rank in range(3)]
 DRAWN = [f"trainer-{name}" for name in ("x7k2q", "bcdfg", "zz24z")]
 
 
-def read(*lines: str) -> LogReading:
+def read(*lines: str) -> LogFindings:
     return read_log(io.BytesIO("\n".join(lines).encode()))
 
 
 def writers(*lines: str) -> list[str]:
-    return [found.writer.name for found in read(*lines).found]
+    return [found.writer.name for found in read(*lines).findings]
 
 
 def program(prefix: str, free: int) -> list[str]:
@@ -86,7 +86,7 @@ def test_message_broken_over_lines_of_pods_is_whole() -> None:
     log = []
     for line in MESSAGE.format(1).split(". "):
         log += [f"{pod} main {line}. " for pod in ORDINALS[:2]]
-    found = read(*log).found
+    found = read(*log).findings
     assert [each.writer.name for each in found] == ORDINALS[:2]
     assert {each.message.total is not None for each in found} == {True}
 

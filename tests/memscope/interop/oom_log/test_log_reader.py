@@ -13,21 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memscope.interop.oom_log.formats.servers import Refusal
-from memscope.interop.oom_log.formats.torch import OomMessage
-from memscope.interop.oom_log.reader import LogReading, read_log
+from memscope.interop.oom_log.formats.message import Refusal
+from memscope.interop.oom_log.formats.torch_message import TorchMessage
+from memscope.interop.oom_log.reader import LogFindings, read_log
 from memscope.interop.oom_log.search import BLOCK_BYTES
 from memscope.interop.oom_log.sizes import Size
 from tests.memscope.interop.oom_log.messages import (
     EXAMPLE,
     FORMS,
     Amounts,
-    amounts,
     cached_form,
     half_digit,
     pools_form,
     reserved_form,
     retry_form,
+    sizes_bytes,
 )
 from tests.paths import DATA
 
@@ -36,25 +36,25 @@ GIB = 2**30
 _FIELDS = {"private": "private_pools"}
 
 
-def read(text: str) -> LogReading:
+def read(text: str) -> LogFindings:
     return read_log(io.BytesIO(text.encode()))
 
 
-def message_in(text: str) -> OomMessage:
+def message_in(text: str) -> TorchMessage:
     reading = read(text)
-    found = reading.found[-1] if reading.found else reading.last_retry
+    found = reading.findings[-1] if reading.findings else reading.last_retry
     assert found is not None
-    assert isinstance(found.message, OomMessage)
+    assert isinstance(found.message, TorchMessage)
     return found.message
 
 
 def refusal_in(text: str) -> Refusal:
-    (found,) = read(text).found
+    (found,) = read(text).findings
     assert isinstance(found.message, Refusal)
     return found.message
 
 
-def assert_amounts(message: OomMessage, expected: Amounts, names: tuple[str, ...]) -> None:
+def assert_amounts(message: TorchMessage, expected: Amounts, names: tuple[str, ...]) -> None:
     for name in names:
         true = getattr(expected, name)
         value = getattr(message, _FIELDS.get(name, name))
@@ -68,14 +68,14 @@ def assert_amounts(message: OomMessage, expected: Amounts, names: tuple[str, ...
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
-@given(expected=amounts)
+@given(expected=sizes_bytes)
 @settings(max_examples=60, deadline=None)
 def test_every_format_round_trips(form: Callable[[Amounts], str], expected: Amounts) -> None:
     assert_amounts(message_in(form(expected)), expected, FORMS[form])
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
-@given(expected=amounts, width=st.integers(24, 100), rank=st.integers(0, 4000))
+@given(expected=sizes_bytes, width=st.integers(24, 100), rank=st.integers(0, 4000))
 @settings(max_examples=25, deadline=None)
 def test_wrapped_with_rank_prefixes_it_is_the_same(
     form: Callable[[Amounts], str], expected: Amounts, width: int, rank: int
@@ -86,12 +86,12 @@ def test_wrapped_with_rank_prefixes_it_is_the_same(
     assert message_in(wrapped) == message_in(form(expected))
 
 
-@given(expected=amounts, end=st.integers(0, 900))
+@given(expected=sizes_bytes, end=st.integers(0, 900))
 @settings(max_examples=100, deadline=None)
 def test_cut_text_gives_only_amounts_that_it_has(expected: Amounts, end: int) -> None:
     reading = read(pools_form(expected)[:end])
-    for found in reading.found:
-        assert isinstance(found.message, OomMessage)
+    for found in reading.findings:
+        assert isinstance(found.message, TorchMessage)
         for name in ("requested", "total", "free", "allocated"):
             value = getattr(found.message, name)
             true = getattr(expected, name)
@@ -105,7 +105,7 @@ def test_ranks_between_each_other_are_kept_apart() -> None:
         for rank, separator in ((0, ". "), (1, "; ")):
             if row < len(texts[rank]):
                 lines.append(f"[rank{rank}]: {texts[rank][row]}{separator}")
-    found = read("\n".join(lines)).found
+    found = read("\n".join(lines)).findings
     assert [each.message for each in found] == [
         message_in(pools_form(EXAMPLE)),
         message_in(reserved_form(EXAMPLE)),
@@ -148,7 +148,7 @@ def test_the_same_message_in_other_clothes(change: Callable[[str], str]) -> None
 
 def test_utf16_of_a_windows_shell_is_read() -> None:
     text = reserved_form(EXAMPLE)
-    (found,) = read_log(io.BytesIO(text.encode("utf-16"))).found
+    (found,) = read_log(io.BytesIO(text.encode("utf-16"))).findings
     assert found.message == message_in(text)
 
 
@@ -163,7 +163,7 @@ def test_message_across_the_border_of_a_block_is_whole() -> None:
 def test_messages_are_told_apart_and_repeats_are_one() -> None:
     first, second = cached_form(EXAMPLE), reserved_form(EXAMPLE).replace("GPU 3", "GPU 4")
     reading = read("\n".join([first, first, "Traceback (most recent call last):", second]))
-    assert [found.line for found in reading.found] == [1, 4]
+    assert [found.line for found in reading.findings] == [1, 4]
     assert reading.count == 2
 
 
@@ -178,7 +178,7 @@ def test_sentinel_of_nvml_is_no_process() -> None:
 def test_retries_are_counted_not_taken_for_failures() -> None:
     reading = read("\n".join([retry_form(EXAMPLE)] * 5))
     assert reading.retries == 5
-    assert reading.found == []
+    assert reading.findings == []
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_retries_are_counted_not_taken_for_failures() -> None:
         ("RuntimeError: HIP error: out of memory", "bare"),
         ("RuntimeError: Triton Error [CUDA]: out of memory", "bare"),
         ("RuntimeError: CUDA driver error: out of memory", "bare"),
-        ("RuntimeError: CUDA driver error: device not ready", "disguise"),
-        ("RuntimeError: !handles_.at(i) INTERNAL ASSERT FAILED at", "disguise"),
+        ("RuntimeError: CUDA driver error: device not ready", "hidden"),
+        ("RuntimeError: !handles_.at(i) INTERNAL ASSERT FAILED at", "hidden"),
         ("cublasCreate failed: CUBLAS_STATUS_ALLOC_FAILED", "bare"),
         ("NVML_SUCCESS == DriverAPI::get()->nvmlInit_v2_() INTERNAL ASSERT FAILED at", "nvml"),
         ("torch.cuda.OutOfMemoryError: CUDA out of memory.", "bare"),
@@ -226,7 +226,7 @@ def test_errors_without_amounts_have_a_kind(text: str, kind: str) -> None:
     ],
 )
 def test_source_and_chatter_are_no_messages(text: str) -> None:
-    assert read(text).found == []
+    assert read(text).findings == []
 
 
 def test_options_and_accounts_of_the_program_are_known() -> None:
@@ -268,7 +268,7 @@ def test_refusal_for_free_memory_round_trips(
         f"startup is less than desired GPU memory utilization ({share / 100}, {wanted} GiB)."
     )
     assert refusal.device == (5 if device else None)
-    assert refusal.utilization == share / 100
+    assert refusal.share == share / 100
     for size, true in ((refusal.free, free), (refusal.total, total), (refusal.requested, wanted)):
         assert size is not None
         assert abs(size.bytes - true * GIB) <= 1
@@ -285,7 +285,7 @@ def test_refusal_for_kv_cache_round_trips(
         f"cache memory ({available} GiB). Based on the available memory, the estimated maximum "
         f"model length is {fitting}. Try increasing `gpu_memory_utilization`"
     )
-    assert (refusal.wanted, refusal.fitting) == (length, fitting)
+    assert (refusal.wanted_count, refusal.fitting_count) == (length, fitting)
     assert refusal.requested is not None
     assert refusal.available is not None
     assert abs(refusal.requested.bytes - needed * GIB) <= 1
@@ -305,7 +305,11 @@ def test_refusals_that_count_round_trip(wanted: int, fitting: int) -> None:
     }
     for kind, text in texts.items():
         refusal = refusal_in(text)
-        assert (refusal.kind, refusal.wanted, refusal.fitting) == (kind, wanted, fitting)
+        assert (refusal.kind, refusal.wanted_count, refusal.fitting_count) == (
+            kind,
+            wanted,
+            fitting,
+        )
 
 
 def test_other_refusals_are_known() -> None:
@@ -314,7 +318,7 @@ def test_other_refusals_are_known() -> None:
         "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current "
         "value: mem_fraction_static=0.6"
     )
-    assert (sglang.server, sglang.utilization) == ("sglang", 0.6)
+    assert (sglang.server, sglang.share) == ("sglang", 0.6)
     unbalanced = refusal_in(
         "The memory capacity is unbalanced. Some GPUs may be occupied by other processes. "
         "pre_model_load_memory=147.9, local_gpu_memory=176.2, local_gpu_memory * 0.9=158.6"
@@ -323,7 +327,7 @@ def test_other_refusals_are_known() -> None:
     warmup = refusal_in(
         "RuntimeError: CUDA out of memory occurred when warming up sampler with 256 dummy requests"
     )
-    assert (warmup.kind, warmup.wanted) == ("warmup", 256)
+    assert (warmup.kind, warmup.wanted_count) == ("warmup", 256)
     changed = refusal_in(
         "AssertionError: Error in memory profiling. Initial free memory 49586110464, current free "
         "memory 75894423552. This happens"

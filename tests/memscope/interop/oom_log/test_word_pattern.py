@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memscope.interop.oom_log import context as log_context
-from memscope.interop.oom_log.word_pattern import WordPattern
+from memscope.interop.oom_log.search import WordPattern
 
 # A line for each way in which a pattern may match.
 LINES = [

@@ -258,7 +258,7 @@ def test_what_is_not_known_is_ignored(name: str) -> None:
 @pytest.mark.parametrize("protocol", range(6))
 def test_every_pickle_protocol_is_read(protocol: int, write: Callable[[bytes], Path]) -> None:
     found = explain_snapshot(write(pickle.dumps(pickle.loads(LEAK), protocol=protocol)))
-    assert (found.diagnosis, found.amounts["allocated"]) == ("growth", 335_544_320)
+    assert (found.diagnosis, found.sizes_bytes["allocated"]) == ("growth", 335_544_320)
 
 
 def test_json_and_gzip_say_the_same(write: Callable[[bytes], Path]) -> None:

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 
 from memscope.analysis.diagnosis.explanation import Explanation
-from memscope.analysis.diagnosis.log.explain import explain_message, explain_reading
+from memscope.analysis.diagnosis.failed_request import lower_share, raise_share
+from memscope.analysis.diagnosis.log.explain import explain_log, explain_message
 from memscope.analysis.diagnosis.recording.explain import explain_timeline
-from memscope.analysis.diagnosis.situation import lower_share, raise_share
 from memscope.events import Kind
-from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.formats.torch_message import TorchKind, TorchMessage
 from memscope.interop.oom_log.reader import read_log
 from memscope.interop.oom_log.sizes import Size
 from memscope.plan import Needs, Plan, Window
@@ -28,9 +28,9 @@ from tests.memscope.interop.oom_log.messages import (
     EXAMPLE,
     FORMS,
     Amounts,
-    amounts,
     pools_form,
     retry_form,
+    sizes_bytes,
 )
 from tests.paths import DATA
 
@@ -40,10 +40,10 @@ COMPLETE = State(StateName.COMPLETE, 1, 1, 0, 0)
 
 
 def explain(text: str) -> Explanation:
-    return explain_reading(read_log(io.BytesIO(text.encode())))
+    return explain_log(read_log(io.BytesIO(text.encode())))
 
 
-def message(**gib: float | None) -> OomMessage:
+def message(**gib: float | None) -> TorchMessage:
     """A message of torch with numbers in GiB, of a card of 80 GiB."""
     known = {"total": 80.0, **gib}
     sizes = {
@@ -51,7 +51,7 @@ def message(**gib: float | None) -> OomMessage:
         for name, value in known.items()
         if value is not None
     }
-    return OomMessage("torch", "CUDA", 0, is_sentence=True, **sizes)
+    return TorchMessage(TorchKind.CACHING, "CUDA", 0, is_sentence=True, **sizes)
 
 
 def diagnose(**gib: float | None) -> str | None:
@@ -66,7 +66,7 @@ def setting(explanation: Explanation, start: str) -> Any:
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_handed_cases_have_their_diagnosis_and_amounts(path: Path) -> None:
     expected = json.loads(path.with_suffix(".json").read_text())
-    found = explain_reading(read_log(io.BytesIO(path.read_bytes()))).to_json()
+    found = explain_log(read_log(io.BytesIO(path.read_bytes()))).to_json()
     assert found["diagnosis"] in (*str(expected["diagnosis"]).split("|"), expected["diagnosis"])
     for name in expected.keys() - {"diagnosis", "why"}:
         slack = 0.005 * GIB if expected[name] >= GIB else 0.005 * MIB
@@ -159,7 +159,7 @@ def test_own_process_of_a_container_is_found_by_its_size() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
-@given(expected=amounts)
+@given(expected=sizes_bytes)
 @settings(max_examples=30, deadline=None)
 def test_every_message_is_explained_and_its_bar_adds_up(
     form: Callable[[Amounts], str], expected: Amounts
@@ -169,19 +169,20 @@ def test_every_message_is_explained_and_its_bar_adds_up(
     assert explanation.why
     json.dumps(explanation.to_json(), allow_nan=False)
     assert all(share.bytes > 0 for share in explanation.shares)
-    total = explanation.amounts.get("total", 0)
+    total = explanation.sizes_bytes.get("total", 0)
     if explanation.shares and total:
         held = max(
-            total, explanation.amounts.get("reserved", explanation.amounts.get("allocated", 0))
+            total,
+            explanation.sizes_bytes.get("reserved", explanation.sizes_bytes.get("allocated", 0)),
         )
         assert total <= explanation.bar_bytes <= held
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_bar_of_each_case_is_the_card(path: Path) -> None:
-    explanation = explain_reading(read_log(io.BytesIO(path.read_bytes())))
+    explanation = explain_log(read_log(io.BytesIO(path.read_bytes())))
     if explanation.shares:
-        whole = max(explanation.amounts["total"], explanation.amounts.get("reserved", 0))
+        whole = max(explanation.sizes_bytes["total"], explanation.sizes_bytes.get("reserved", 0))
         assert explanation.bar_bytes == whole
 
 
@@ -301,7 +302,7 @@ def test_server_that_asks_for_too_much_of_an_empty_card_is_told_so() -> None:
     assert explain(text).diagnosis == "server_budget"
 
 
-@given(expected=amounts)
+@given(expected=sizes_bytes)
 @settings(max_examples=50, deadline=None)
 def test_shares_move_by_what_is_missing(expected: Amounts) -> None:
     total, missing = expected.total, expected.requested % expected.total
@@ -323,14 +324,14 @@ def test_growth_from_message_to_message_is_noted() -> None:
         pools_form(replace(EXAMPLE, allocated=held * GIB, cached=0, limit=2**37))
         for held in (60, 65, 70)
     ]
-    assert "Allocated rose" in " ".join(explain("\n".join(texts)).notes)
-    assert "Allocated rose" not in " ".join(explain("\n".join(reversed(texts))).notes)
+    assert "Allocated memory rose" in " ".join(explain("\n".join(texts)).notes)
+    assert "Allocated memory rose" not in " ".join(explain("\n".join(reversed(texts))).notes)
 
 
 def test_retries_alone_are_no_failure_that_is_known() -> None:
     explanation = explain(retry_form(EXAMPLE))
     assert explanation.diagnosis == "unknown"
-    assert explanation.amounts["free"] == EXAMPLE.free
+    assert explanation.sizes_bytes["free"] == EXAMPLE.free
 
 
 def test_memory_summary_after_the_message_shows_pending_frees() -> None:

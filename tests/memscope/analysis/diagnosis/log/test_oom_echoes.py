@@ -7,7 +7,7 @@ import io
 import pytest
 
 from memscope.analysis.diagnosis.explanation import Explanation
-from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.analysis.diagnosis.log.explain import explain_log
 from memscope.interop.oom_log.reader import read_log
 
 MESSAGE = (
@@ -21,11 +21,11 @@ WARMUP = (
     "RuntimeError: CUDA out of memory occurred when warming up sampler with 1024 dummy requests."
 )
 CAUSE = "\nThe above exception was the direct cause of the following exception:\n"
-CAUGHT = "Earlier ones may have been caught."
+CAUGHT = "The program may have caught earlier ones."
 
 
 def explain(*lines: str) -> Explanation:
-    return explain_reading(read_log(io.BytesIO("\n".join(lines).encode())))
+    return explain_log(read_log(io.BytesIO("\n".join(lines).encode())))
 
 
 def notes(*lines: str) -> str:
@@ -50,14 +50,14 @@ def test_error_and_what_it_caused_are_one_failure(log: tuple[str, ...]) -> None:
 
 
 def test_earlier_failure_may_have_been_caught() -> None:
-    assert f"2 different messages about memory; this is the one on line 4. {CAUGHT}" in notes(
+    assert f"2 different messages about memory. This is the one on line 4. {CAUGHT}" in notes(
         FIRST, "", "", SECOND
     )
 
 
 def test_nothing_is_earlier_than_the_first_failure() -> None:
     log = (FIRST, "\n" * 300, "RuntimeError: CUDA error: out of memory")
-    assert "2 different messages about memory; this is the one on line 1." in notes(*log)
+    assert "2 different messages about memory. This is the one on line 1." in notes(*log)
     assert CAUGHT not in notes(*log)
 
 

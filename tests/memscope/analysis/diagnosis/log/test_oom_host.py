@@ -7,7 +7,7 @@ import io
 import pytest
 
 from memscope.analysis.diagnosis.explanation import Explanation
-from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.analysis.diagnosis.log.explain import explain_log
 from memscope.cli.text.explanation import explanation_lines
 from memscope.interop.oom_log.reader import read_log
 
@@ -33,7 +33,7 @@ DESCRIBE = """
 
 
 def explain(*lines: str) -> Explanation:
-    return explain_reading(read_log(io.BytesIO("\n".join(lines).encode())))
+    return explain_log(read_log(io.BytesIO("\n".join(lines).encode())))
 
 
 def settings(explanation: Explanation) -> str:
@@ -43,9 +43,9 @@ def settings(explanation: Explanation) -> str:
 def test_kernels_lines_give_limit_and_what_was_held() -> None:
     explanation = explain(USAGE, CGROUP)
     assert explanation.diagnosis == "not_device_memory"
-    assert explanation.amounts == {"limit": 16 * GIB, "allocated": 15.75 * GIB}
+    assert explanation.sizes_bytes == {"limit": 16 * GIB, "allocated": 15.75 * GIB}
     assert (
-        "python (pid 4211) was killed at the container's memory limit of 16.00 GiB; it held "
+        "python (pid 4211) was killed at the container's memory limit of 16.00 GiB. It held "
         "15.75 GiB." in explanation.why
     )
     assert "a higher memory limit of the container" in settings(explanation)
@@ -58,25 +58,25 @@ def test_kernels_lines_give_limit_and_what_was_held() -> None:
 )
 def test_description_of_a_pod_gives_its_limit(printed: str, limit: int) -> None:
     explanation = explain(DESCRIBE.format(printed))
-    assert explanation.amounts == {"limit": limit}
+    assert explanation.sizes_bytes == {"limit": limit}
     assert "anon-rss" in " ".join(explanation.unknown)
 
 
 def test_description_and_kernel_complete_each_other() -> None:
     for log in ((DESCRIBE.format("16Gi"), CGROUP), (CGROUP, DESCRIBE.format("16Gi"))):
-        assert explain(*log).amounts == {"limit": 16 * GIB, "allocated": 15.75 * GIB}
+        assert explain(*log).sizes_bytes == {"limit": 16 * GIB, "allocated": 15.75 * GIB}
 
 
 def test_limit_of_the_next_container_is_not_taken() -> None:
     log = "Reason: OOMKilled\nsidecar:\n Container ID: x\n Limits:\n  memory: 64Mi\n"
     explanation = explain(log)
-    assert explanation.amounts == {}
+    assert explanation.sizes_bytes == {}
     assert "kubectl describe pod" in " ".join(explanation.unknown)
 
 
 def test_whole_machine_has_no_limit_to_raise() -> None:
     explanation = explain(USAGE, KILL.format("O", "python"))
-    assert explanation.amounts == {"allocated": 15.75 * GIB}
+    assert explanation.sizes_bytes == {"allocated": 15.75 * GIB}
     assert "the machine had no memory left" in explanation.why
     assert "limit" not in settings(explanation)
 

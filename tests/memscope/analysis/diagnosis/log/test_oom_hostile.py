@@ -9,7 +9,7 @@ import random
 import pytest
 
 from memscope.analysis.diagnosis.explanation import Explanation
-from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.analysis.diagnosis.log.explain import explain_log
 from memscope.cli.text.explanation import explanation_lines
 from memscope.interop.oom_log.reader import read_log
 
@@ -48,7 +48,7 @@ LINES = (
 
 
 def explain(text: str) -> Explanation:
-    return explain_reading(read_log(io.BytesIO(text.encode())))
+    return explain_log(read_log(io.BytesIO(text.encode())))
 
 
 def hostile_log(seed: int) -> str:
@@ -70,7 +70,7 @@ def test_impossible_amounts_are_neither_shown_nor_a_fault(start: int) -> None:
         json.dumps(found.to_json(), allow_nan=False)
         frees = [each.frees_bytes for each in found.help if each.frees_bytes is not None]
         shares = [share.bytes for share in found.shares]
-        assert min([*found.amounts.values(), *frees, *shares], default=0) >= 0, log
+        assert min([*found.sizes_bytes.values(), *frees, *shares], default=0) >= 0, log
         assert all(line.isprintable() for line in explanation_lines(found)), log
 
 
@@ -89,7 +89,7 @@ def test_a_tpu_whose_request_cannot_be_read_says_what_was_free() -> None:
         "free.; (0x0x0_HBM0)"
     )
     assert found.diagnosis == "unknown"
-    assert "1.25 GiB of the device was free" in found.why
+    assert "1.25 GiB was free on the device" in found.why
     assert "asked for is not in the text" in found.why
 
 

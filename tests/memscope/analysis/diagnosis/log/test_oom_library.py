@@ -7,7 +7,7 @@ import io
 import pytest
 
 from memscope.analysis.diagnosis.explanation import Explanation
-from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.analysis.diagnosis.log.explain import explain_log
 from memscope.cli.text.explanation import explanation_lines
 from memscope.interop.oom_log.reader import read_log
 
@@ -21,7 +21,7 @@ MESSAGES = [
 
 
 def explain(*lines: str) -> Explanation:
-    return explain_reading(read_log(io.BytesIO("\n".join(lines).encode())))
+    return explain_log(read_log(io.BytesIO("\n".join(lines).encode())))
 
 
 def settings(explanation: Explanation) -> str:

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from memscope.analysis.diagnosis.explanation import Explanation
-from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.analysis.diagnosis.log.explain import explain_log
 from memscope.interop.oom_log.reader import read_log
 
 ENGINE = "(EngineCore_DP0 pid=270) INFO 10-02 11:20:31 [gpu_model_runner.py:2602] "
@@ -24,7 +24,7 @@ SGLANG = MESSAGE.replace(ENGINE, "[2026-04-19 12:21:55 TP0] sglang: ")
 
 
 def explain(*lines: str) -> Explanation:
-    return explain_reading(read_log(io.BytesIO("\n".join(lines).encode())))
+    return explain_log(read_log(io.BytesIO("\n".join(lines).encode())))
 
 
 def settings(explanation: Explanation) -> list[str]:
@@ -46,7 +46,7 @@ def test_model_that_is_read_needs_fewer_bytes_of_weights(sign: str) -> None:
 
 def test_shortfall_of_one_allocation_is_not_the_models() -> None:
     explanation = explain(STARTS, MESSAGE)
-    assert "282.34 MiB is what this one allocation lacked" in explanation.why
+    assert "This one allocation lacked 282.34 MiB" in explanation.why
     assert "the rest of the model was still to come" in explanation.why
     assert all(each.frees_bytes is None for each in explanation.help)
 

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from memscope.analysis.diagnosis.explanation import Explanation
-from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.analysis.diagnosis.log.explain import explain_log
 from memscope.cli.text.explanation import explanation_lines
 from memscope.interop.oom_log.reader import read_log
 
@@ -49,7 +49,7 @@ SUMMARY = (
 
 
 def explain(*lines: str) -> Explanation:
-    return explain_reading(read_log(io.BytesIO("\n".join(lines).encode())))
+    return explain_log(read_log(io.BytesIO("\n".join(lines).encode())))
 
 
 def settings(explanation: Explanation) -> str:
@@ -64,7 +64,7 @@ def test_slurm_names_task_node_and_job() -> None:
     for log in ((STEP, TASK), (TASK, STEP)):
         explanation = explain(*log)
         assert explanation.diagnosis == "not_device_memory"
-        assert "at the memory limit that Slurm had set" in explanation.why
+        assert "at the job's memory limit" in explanation.why
         assert "sacct -j 1234 " in unknown(explanation)
         assert settings(explanation).startswith("sbatch --mem=")
     assert "task 3 on node01 was killed" in explain(STEP, TASK).why
@@ -83,7 +83,7 @@ def test_slurm_names_task_node_and_job() -> None:
 )
 def test_each_line_of_slurm_is_enough(line: str, name: str, job: str) -> None:
     explanation = explain("epoch 1", line)
-    assert f"the device: {name}" in explanation.why
+    assert f"not GPU memory: Slurm killed {name}" in explanation.why
     assert f"sacct -j {job} " in unknown(explanation)
 
 
@@ -110,8 +110,8 @@ def test_other_ends_are_not_of_memory(line: str) -> None:
 def test_evicted_pod_has_its_amounts_and_the_nodes() -> None:
     explanation = explain(EVICTED.format("train"))
     assert explanation.diagnosis == "not_device_memory"
-    assert explanation.amounts == {"allocated": 61 * GIB, "free": 60 * MIB}
-    assert "60.00 MiB left, the kubelet keeps 100.00 MiB" in explanation.why
+    assert explanation.sizes_bytes == {"allocated": 61 * GIB, "free": 60 * MIB}
+    assert "60.00 MiB was left, and the kubelet keeps 100.00 MiB" in explanation.why
     assert "container train held 61.00 GiB and had requested 32.00 GiB" in explanation.why
     assert "resources.requests.memory" in settings(explanation)
 
@@ -121,21 +121,22 @@ def test_eviction_that_an_older_kubelet_tells() -> None:
         "Message: The node was low on resource: memory. Container httpd-container was using "
         "4395616Ki, which exceeds its request of 15Mi."
     )
-    assert explanation.amounts == {"allocated": 4395616 * 1024}
+    assert explanation.sizes_bytes == {"allocated": 4395616 * 1024}
     assert "httpd-container held 4.19 GiB and had requested 15.00 MiB" in explanation.why
-    assert explain("The node was low on resource: memory.").amounts == {}
+    assert explain("The node was low on resource: memory.").sizes_bytes == {}
 
 
 def test_memory_monitor_of_ray_gives_the_nodes_amounts() -> None:
     explanation = explain(KILLED, "", KILLED.partition(": ")[2], NODE)
     assert explanation.diagnosis == "not_device_memory"
-    assert explanation.amounts == {
+    assert explanation.sizes_bytes == {
         "total": round(28.80 * GIB),
         "free": round(28.80 * GIB) - round(27.71 * GIB),
         "limit": pytest.approx(28.80 * 0.95 * GIB, abs=1),
         "allocated": 1.25 * GIB,
     }
-    assert "27.71 GiB of 28.80 GiB was in use on the node, more than the 0.95" in explanation.why
+    assert "27.71 GiB of 28.80 GiB was in use on the node" in explanation.why
+    assert "above the threshold of 0.95" in explanation.why
     assert "task allocate_memory (pid 11362), which held 1.25 GiB" in explanation.why
     assert "RAY_memory_usage_threshold higher" in settings(explanation)
     assert "CUDA_LAUNCH_BLOCKING" not in settings(explanation)
@@ -147,8 +148,8 @@ def test_raylets_own_line_is_read_whatever_follows() -> None:
     for log in ((RAYLET,), (RAYLET, SUMMARY), (SUMMARY, RAYLET)):
         explanation = explain(*log)
         assert "28.62 GiB of 30.00 GiB was in use" in explanation.why
-        assert explanation.amounts["total"] == 30 * GIB
-        assert "allocated" not in explanation.amounts
+        assert explanation.sizes_bytes["total"] == 30 * GIB
+        assert "allocated" not in explanation.sizes_bytes
     assert "a worker" in explain(SUMMARY).why
 
 
@@ -173,9 +174,9 @@ def test_names_from_the_log_stay_text() -> None:
 
 def test_impossible_quantities_are_absent() -> None:
     huge = EVICTED.format("train").replace("61Gi", f"{'9' * 18}Ti")
-    assert explain(huge).amounts["allocated"] == 188 * 1024
+    assert explain(huge).sizes_bytes["allocated"] == 188 * 1024
     more = NODE.replace("27.71GB", "99.00GB")
-    assert "free" not in explain(KILLED, more).amounts
+    assert "free" not in explain(KILLED, more).sizes_bytes
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,7 @@ def test_impossible_quantities_are_absent() -> None:
 def test_libraries_beside_torch_are_told(line: str, asked: int | None) -> None:
     explanation = explain("step 1", line)
     assert explanation.diagnosis == "unknown"
-    assert explanation.amounts == ({"requested": asked} if asked else {})
-    assert "library beside torch's allocator" in explanation.why
+    assert explanation.sizes_bytes == ({"requested": asked} if asked else {})
+    assert "library outside torch's allocator" in explanation.why
     assert ("prints no number" in explanation.why) == (asked is None)
-    assert ("what was asked for" in unknown(explanation)) == (asked is None)
+    assert ("how much was requested" in unknown(explanation)) == (asked is None)

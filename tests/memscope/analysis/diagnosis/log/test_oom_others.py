@@ -7,7 +7,7 @@ import io
 import pytest
 
 from memscope.analysis.diagnosis.explanation import Advice
-from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.analysis.diagnosis.log.explain import explain_log
 from memscope.interop.oom_log.reader import read_log
 
 MESSAGE = (
@@ -23,7 +23,7 @@ SHORTER = {"allocated": 76, "cached": "0.50"}
 
 def help_of(*kinds: dict[str, object]) -> tuple[Advice, ...]:
     log = "\n".join(MESSAGE.format(rank=rank, **kind) for rank, kind in enumerate(kinds))
-    return explain_reading(read_log(io.BytesIO(log.encode()))).help
+    return explain_log(read_log(io.BytesIO(log.encode()))).help
 
 
 def test_ranks_that_the_help_does_not_help_are_named_with_what_they_lack() -> None:

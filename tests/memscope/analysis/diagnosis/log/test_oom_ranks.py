@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memscope.analysis.diagnosis.explanation import Explanation
-from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.analysis.diagnosis.log.explain import explain_log
 from memscope.cli.text.explanation import FAILURES, explanation_lines
 from memscope.interop.oom_log import reader as oom_message
 from memscope.interop.oom_log.reader import read_log
@@ -26,7 +26,7 @@ REFUSAL = (
 
 
 def explain(text: str) -> Explanation:
-    return explain_reading(read_log(io.BytesIO(text.encode())))
+    return explain_log(read_log(io.BytesIO(text.encode())))
 
 
 def names(explanation: Explanation) -> list[str]:
@@ -54,7 +54,7 @@ def test_every_rank_is_told_with_its_own_amounts() -> None:
     assert {each["requested_bytes"] for each in found["others"]} == {2 * GIB}
     assert {each["diagnosis"] for each in found["others"]} == {"shortage"}
     assert [each["line"] for each in found["others"]] == [2, 3]
-    assert "3 processes ran out of memory; this is rank 2, the first in the log" in " ".join(
+    assert "3 processes ran out of memory. This is rank 2, the first in the log" in " ".join(
         explanation.notes
     )
 
@@ -70,7 +70,7 @@ def test_rank_that_torchrun_saw_first_is_explained() -> None:
     log = "\n".join(f"[rank{rank}]: {oom_line(rank)}" for rank in range(4))
     explanation = explain(f"{log}\n{summary(0, 1, 3, 2)}")
     assert names(explanation) == ["rank 2", "rank 0", "rank 1", "rank 3"]
-    assert "the first that torchrun saw fail" in " ".join(explanation.notes)
+    assert "the first failure that torchrun saw" in " ".join(explanation.notes)
     assert names(explain(f"{log}\n{summary(7, 9)}"))[0] == "rank 0"  # another one's failure
 
 
@@ -195,7 +195,7 @@ def test_wrapped_lines_between_each_other_are_kept_apart(order: list[int], width
     explanation = explain("\n".join(lines))
     assert names(explanation) == [f"rank {rank}" for rank in order]
     for failure in explanation.failures:
-        assert failure.amounts == explain(texts[failure.device or 0]).amounts
+        assert failure.sizes_bytes == explain(texts[failure.device or 0]).sizes_bytes
 
 
 def test_text_tells_one_line_each_and_counts_the_rest() -> None:

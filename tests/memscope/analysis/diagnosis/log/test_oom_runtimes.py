@@ -7,7 +7,7 @@ import io
 import pytest
 
 from memscope.analysis.diagnosis.explanation import Explanation
-from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.analysis.diagnosis.log.explain import explain_log
 from memscope.interop.oom_log.reader import read_log
 
 LLAMA = (
@@ -24,7 +24,7 @@ ARENA = (
 
 
 def explain(*lines: str) -> Explanation:
-    return explain_reading(read_log(io.BytesIO("\n".join(lines).encode())))
+    return explain_log(read_log(io.BytesIO("\n".join(lines).encode())))
 
 
 def settings(explanation: Explanation) -> list[str]:
@@ -46,8 +46,8 @@ def settings(explanation: Explanation) -> list[str]:
 def test_llama_cpp_gets_its_own_flags(after: str, purpose: str, first: str) -> None:
     explanation = explain(LLAMA, after)
     assert explanation.device == 1
-    assert explanation.amounts == {"requested": 9866 * 2**20}
-    assert (f" for {purpose}" if purpose else "9.63 GiB and") in explanation.why
+    assert explanation.sizes_bytes == {"requested": 9866 * 2**20}
+    assert (f" for {purpose}" if purpose else "9.63 GiB, and") in explanation.why
     assert settings(explanation)[0].startswith(first)
     assert {"--n-gpu-layers lower (-ngl)", "--ctx-size lower (-c)"} <= set(settings(explanation))
     assert not [each for each in settings(explanation) if "ALLOC_CONF" in each]
@@ -77,7 +77,7 @@ def test_arena_of_onnx_runtime_is_told() -> None:
     explanation = explain(
         f"{ARENA}Failed to allocate memory for requested buffer of size 2830172160"
     )
-    assert explanation.amounts == {"requested": 2830172160}
+    assert explanation.sizes_bytes == {"requested": 2830172160}
     assert "gpu_mem_limit of each session" in settings(explanation)
 
 
@@ -86,7 +86,7 @@ def test_limit_of_onnx_runtime_is_raised_where_it_ran_out() -> None:
         f"{ARENA}Available memory of 0 is smaller than requested bytes of 135383040"
     )
     assert explanation.diagnosis == "memory_fraction"
-    assert explanation.amounts == {"requested": 135383040, "free": 0}
+    assert explanation.sizes_bytes == {"requested": 135383040, "free": 0}
     assert settings(explanation)[0] == "gpu_mem_limit higher"
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memscope.analysis.diagnosis.explanation import Advice, Explanation
-from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.analysis.diagnosis.log.explain import explain_log
 from memscope.interop.oom_log.reader import read_log
 
 GIB = 2**30
@@ -41,7 +41,7 @@ TORCH_WORDS = ("expandable_segments", "empty_cache", "PYTORCH", "max_split_size"
 
 
 def explain(text: str) -> Explanation:
-    return explain_reading(read_log(io.BytesIO(text.encode())))
+    return explain_log(read_log(io.BytesIO(text.encode())))
 
 
 def help_for(explanation: Explanation, start: str) -> Advice:
@@ -103,7 +103,7 @@ def test_every_format_is_read_and_answered_with_jaxs_advice(
     log: str, requested: int | None, device: int | None
 ) -> None:
     explanation = explain(log)
-    assert explanation.amounts.get("requested") == requested
+    assert explanation.sizes_bytes.get("requested") == requested
     assert explanation.device == device
     assert help_for(explanation, "jax.jit(..., donate_argnums=")
     assert help_for(explanation, "smaller batch")
@@ -148,8 +148,8 @@ def test_dump_of_the_pool_gives_a_diagnosis(
     explanation = explain(failed(in_use, wanted, ahead=ahead))
     assert explanation.diagnosis == diagnosis
     assert explanation.device == 1
-    assert explanation.amounts["limit"] == explanation.bar_bytes == 60 * GIB
-    assert explanation.amounts["allocated"] == in_use * GIB
+    assert explanation.sizes_bytes["limit"] == explanation.bar_bytes == 60 * GIB
+    assert explanation.sizes_bytes["allocated"] == in_use * GIB
     fractions = [each.setting for each in explanation.help if "XLA_" in each.setting]
     assert not fractions if not setting else setting in fractions
 
@@ -157,7 +157,7 @@ def test_dump_of_the_pool_gives_a_diagnosis(
 def test_program_that_cannot_fit_a_tpu_is_a_shortage() -> None:
     explanation = explain(MESSAGES[7][0])
     assert explanation.diagnosis == "shortage"
-    assert explanation.amounts["total"] == round(15.5 * GIB)
+    assert explanation.sizes_bytes["total"] == round(15.5 * GIB)
     assert help_for(explanation, "smaller batch").frees_bytes == 6 * GIB
     assert not [each for each in explanation.help if "XLA_" in each.setting]
 
@@ -176,7 +176,7 @@ def test_pool_of_one_process_is_not_told_as_anothers() -> None:
     )
     explanation = explain(log)
     assert [failure.process for failure in explanation.failures] == ["w-0", "w-1"]
-    assert "limit" not in explanation.amounts
+    assert "limit" not in explanation.sizes_bytes
 
 
 def test_tensorflow_gets_neither_jaxs_nor_torchs_advice() -> None:
@@ -225,6 +225,6 @@ def test_torch_in_a_program_that_names_jax_keeps_torchs_advice() -> None:
 def test_any_amounts_are_explained(wanted: int, limit: int, in_use: int, junk: str) -> None:
     log = ERROR.format(wanted) + junk + "\n" + DUMP.format(limit=limit, in_use=in_use)
     explanation = explain(log)
-    assert explanation.amounts["requested"] == wanted
+    assert explanation.sizes_bytes["requested"] == wanted
     assert explanation.diagnosis in ("fragmentation", "memory_fraction", "shortage", "unknown")
     json.dumps(explanation.to_json(), allow_nan=False)

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from memscope.analysis.diagnosis.explanation import Explanation
-from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.analysis.diagnosis.log.explain import explain_log
 from memscope.interop.oom_log.reader import read_log
 
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
@@ -34,7 +34,7 @@ MESSAGES = [
 
 
 def explain(text: str) -> Explanation:
-    return explain_reading(read_log(io.BytesIO(text.encode())))
+    return explain_log(read_log(io.BytesIO(text.encode())))
 
 
 def settings(explanation: Explanation) -> list[str]:
@@ -62,11 +62,11 @@ def test_program_that_does_not_load_for_another_reason_is_none() -> None:
 
 def test_amounts_beside_cudnns_message_are_told() -> None:
     explanation = explain(HANDLE)
-    assert explanation.amounts == {"free": 104857600, "total": 17179344896}
+    assert explanation.sizes_bytes == {"free": 104857600, "total": 17179344896}
     assert "100.00 MiB of 16.00 GiB was free" in explanation.why
 
 
 def test_pool_that_ran_out_is_explained_before_a_library() -> None:
     pool = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 25769803776 bytes."
     for log in (f"{pool}\n{DNN}", f"{DNN}\n{pool}"):
-        assert explain(log).amounts == {"requested": 25769803776}
+        assert explain(log).sizes_bytes == {"requested": 25769803776}

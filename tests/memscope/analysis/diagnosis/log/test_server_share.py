@@ -7,7 +7,7 @@ import io
 import pytest
 
 from memscope.analysis.diagnosis.explanation import Advice, Explanation
-from memscope.analysis.diagnosis.log.explain import explain_reading
+from memscope.analysis.diagnosis.log.explain import explain_log
 from memscope.interop.oom_log.reader import read_log
 from tests.memscope.interop.oom_log.messages import oom_line
 
@@ -26,7 +26,7 @@ SHARE = "INFO non-default args: {'gpu_memory_utilization': 0.9}\n"
 
 
 def explain(text: str) -> Explanation:
-    return explain_reading(read_log(io.BytesIO(text.encode())))
+    return explain_log(read_log(io.BytesIO(text.encode())))
 
 
 def share_advice(text: str) -> Advice:
@@ -41,17 +41,17 @@ def share_advice(text: str) -> Advice:
         (SHARE + CARD + TOO_LITTLE, "0.93", "at least; it was 0.90", round(0.03 * 80 * GIB)),
         (CARD + TOO_LITTLE, "higher by 0.03", "a share of the card's 80.00 GiB", None),
         (SHARE + TOO_LITTLE, "above 0.90", "a share of the card: add 2.00 GiB / its size", None),
-        (SHARE + TOO_LITTLE, "above 0.90", "; 0.08 of it at most is left", None),
+        (SHARE + TOO_LITTLE, "above 0.90", "; at most 0.08 is left", None),
         (TOO_LITTLE, "higher", "a share of the card: add 2.00 GiB / its size", None),
         (SHARE + CARD + "Available KV cache memory: 2.00 GiB\n" + TOKENS, "0.93", "0.90", None),
-        (SHARE + CARD + TOKENS, "above 0.90", "does not say how far", None),
+        (SHARE + CARD + TOKENS, "above 0.90", "does not say how much", None),
         (
             SHARE + CARD + "Available KV cache memory: -3.00 GiB\n" + NO_BLOCKS,
             "0.94",
             "it was 0.90",
             round(0.04 * 80 * GIB),
         ),
-        (SHARE + NO_BLOCKS, "above 0.90", "does not say how far", None),
+        (SHARE + NO_BLOCKS, "above 0.90", "does not say how much", None),
     ],
 )
 def test_bytes_become_a_share_where_the_card_is_known(

@@ -75,7 +75,7 @@ def test_who_filled_the_card_is_known(text: str, readings: list[Event], diagnosi
     explanation = explain(others(), *readings, failure(text))
     assert explanation.diagnosis == diagnosis
     assert "50.0 ms before the error" in explanation.why
-    assert "As a rule" not in explanation.why
+    assert "Usually" not in explanation.why
     assert explanation.device == 0
 
 
@@ -87,12 +87,12 @@ def test_other_processes_are_named_with_their_bytes(split: int) -> None:
     assert explanation.help[0].setting == "stop what else runs on the card"
     assert explanation.help[0].frees_bytes == TOTAL - 300 * MIB - 19 * GIB
     assert "4242" in explanation.help[0].reason
-    assert explanation.bar_bytes == explanation.amounts["total"] == TOTAL
+    assert explanation.bar_bytes == explanation.sizes_bytes["total"] == TOTAL
 
 
 def test_cache_is_advised_with_amounts() -> None:
     explanation = explain(*FILLED_BY_CACHE, failure())
-    assert "48.00 GiB lay unused in its cache" in explanation.why
+    assert "48.00 GiB of it was unused in its cache" in explanation.why
     first, fraction, *_ = explanation.help
     assert (first.setting, first.frees_bytes) == ("torch.cuda.empty_cache()", 48 * GIB)
     assert fraction.setting == "torch.cuda.set_per_process_memory_fraction(0.96)"
@@ -126,7 +126,7 @@ def test_cache_that_cannot_be_given_back_is_not_blamed() -> None:
 
 def test_own_tensors_are_a_shortage() -> None:
     explanation = explain(*FILLED_BY_TENSORS, failure())
-    assert "tensors held 77.99 GiB" in explanation.why
+    assert "Tensors held 77.99 GiB" in explanation.why
     assert "torch did it" not in str(explanation.no_help)
 
 
@@ -151,10 +151,10 @@ def test_readings_after_the_error_do_not_count() -> None:
     for split in (0, 1, 4):
         explanation = explain(others(), *FILLED_BY_OTHERS, failure(), *later, gone, split=split)
         assert "process 4242, vllm: 60.00 GiB" in explanation.why
-        assert explanation.amounts["free"] == 300 * MIB
+        assert explanation.sizes_bytes["free"] == 300 * MIB
     early = explain(*later, failure())
     assert early.diagnosis == "unknown"
-    assert "free" not in early.amounts
+    assert "free" not in early.sizes_bytes
 
 
 def test_last_of_several_errors_has_its_own_readings() -> None:
@@ -218,8 +218,8 @@ def test_device_is_not_guessed_among_several() -> None:
     second = card(1, free=0, process=GIB, allocated=GIB, reserved=GIB)
     explanation = explain(*ROOMY, *second, failure())
     assert explanation.diagnosis == "unknown"
-    assert "Which device it was is not known: this program used 0, 1." in explanation.notes
-    assert "free" not in explanation.amounts
+    assert "It is unknown which device it was: this program used 0, 1." in explanation.notes
+    assert "free" not in explanation.sizes_bytes
 
 
 def test_process_that_may_be_this_one_is_not_blamed() -> None:
@@ -268,8 +268,8 @@ def test_runtimes_reading_stands_in_for_nvml() -> None:
 
 
 def test_torchs_own_error_names_who_is_outside() -> None:
-    amounts = {"free": 300 * MIB, "total": TOTAL, "allocated": 17 * GIB, "reserved": 18 * GIB}
-    data = {"scope": "engine", "source": "observer", **amounts}
+    sizes_bytes = {"free": 300 * MIB, "total": TOTAL, "allocated": 17 * GIB, "reserved": 18 * GIB}
+    data = {"scope": "engine", "source": "observer", **sizes_bytes}
     error = event(Kind.OOM, AT, bytes=2 * GIB, device=0, data=data)
     named = explain(others(), *FILLED_BY_OTHERS, error)
     assert named.diagnosis == "outside"
@@ -281,7 +281,7 @@ def test_torchs_own_error_names_who_is_outside() -> None:
 
 
 def test_error_with_amounts_or_without_readings_is_as_in_a_log() -> None:
-    assert "As a rule" in explain(failure()).why
+    assert "Usually" in explain(failure()).why
     host = "RuntimeError: DefaultCPUAllocator: not enough memory: you tried to allocate 64 bytes."
     assert explain(*FILLED_BY_OTHERS, failure(host)).diagnosis == "not_device_memory"
 

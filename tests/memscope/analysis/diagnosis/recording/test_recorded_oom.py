@@ -1,4 +1,4 @@
-"""What a recorded error with its map comes to: as the same situation's snapshot does."""
+"""What a recorded error with its map comes to: as the same request's snapshot does."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from memscope.analysis.diagnosis.explanation import Explanation
-from memscope.analysis.diagnosis.recording.explain import explain_timeline
-from memscope.analysis.diagnosis.recording.run import explain_run
+from memscope.analysis.diagnosis.recording.explain import explain_run, explain_timeline
 from memscope.analysis.memory_map.memory_map import map_at_end
 from memscope.analysis.memory_map.recorded_map import recorded_map
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.cli.text.explanation import explanation_lines
 from memscope.events import Kind
-from memscope.interop.oom_log.formats.torch import OomMessage
+from memscope.interop.oom_log.formats.torch_message import TorchMessage
 from memscope.interop.oom_log.reader import read_log
 from memscope.interop.snapshot.snapshot import ALLOCATED, check_snapshot
 from memscope.probes.torch.allocator_map import emit_map
@@ -64,14 +63,16 @@ def map_rows(snapshot: dict[str, Any], *, device: int = 0) -> list[Event]:
 
 def error_row(text: str, stream: int = 0, *, t_ns: int = AT) -> Event:
     """The observer's row of the error whose message is ``text``."""
-    (found,) = read_log(io.BytesIO(text.encode())).found
+    (found,) = read_log(io.BytesIO(text.encode())).findings
     message = found.message
-    assert isinstance(message, OomMessage)
+    assert isinstance(message, TorchMessage)
     assert message.requested
     assert message.reserved or message.allocated
     names = ("free", "total", "allocated", "reserved", "limit")
-    amounts = {name: size.bytes for name in names if (size := getattr(message, name)) is not None}
-    data = {"scope": "engine", "source": "observer", **amounts}
+    sizes_bytes = {
+        name: size.bytes for name in names if (size := getattr(message, name)) is not None
+    }
+    data = {"scope": "engine", "source": "observer", **sizes_bytes}
     return event(Kind.OOM, t_ns, bytes=message.requested.bytes, device=0, stream=stream, data=data)
 
 
@@ -91,15 +92,15 @@ def test_diagnosis_is_that_of_the_snapshot(name: str) -> None:
     assert explanation.diagnosis in case(name)[1]["diagnosis"].split("|")
     assert explanation.source == "recording"
     assert explanation.bar_bytes in (
-        explanation.amounts["total"],
-        explanation.amounts.get("limit"),
+        explanation.sizes_bytes["total"],
+        explanation.sizes_bytes.get("limit"),
     )
 
 
 def test_map_gives_picture_pins_and_holders() -> None:
     explanation = explain(rows_of("fragmented"))
     text = "\n".join(explanation_lines(explanation))
-    for part in ("segments when the request failed", "who pins", "external", "by call stack"):
+    for part in ("segments when the request failed", "that pin", "external", "by call stack"):
         assert part in text
     found = explanation.to_json()
     assert found["largest_free_block_bytes"] == 64 * MIB
@@ -153,7 +154,7 @@ def test_segment_that_lost_a_block_is_left_out_and_said() -> None:
     assert found is not None
     assert (found.left_out_segments, found.left_out_bytes) == (1, 512 * MIB)
     explanation = explain(rows[:lost] + rows[lost + 1 :])
-    assert "The map lacks 1 segments with 512.00 MiB." in explanation.notes
+    assert "1 segments with 512.00 MiB are missing from the map." in explanation.notes
 
 
 def test_later_map_replaces_the_earlier_one() -> None:
@@ -171,7 +172,7 @@ def test_last_error_is_explained_where_it_is_another() -> None:
     assert "30 out-of-memory errors" in " ".join(found.notes)
     other = case("shortage")[1]["message"].replace("3.50 GiB is alloc", "3.99 GiB is alloc")
     rows = [*rows_of("fragmented"), error_row(other.replace("512.00 MiB", "0 bytes"), t_ns=AT + 1)]
-    assert "the last kept" in " ".join(explain(rows).notes)
+    assert "the last one" in " ".join(explain(rows).notes)
 
 
 def leak(steps: int = 40) -> list[Event]:
@@ -249,8 +250,8 @@ RESIDENT = event(Kind.SAMPLE, 5, name="host.rss_bytes", bytes=4331 * MIB)
 def test_limit_of_the_address_space_is_named_where_it_was_set(text: str) -> None:
     explanation = explain([LIMITED, NO_GROUP, RESIDENT, exception_row(text)])
     assert "limited to 5.72 GiB (RLIMIT_AS, ulimit -v)" in explanation.why
-    assert "4.23 GiB of it was resident when last read" in explanation.why
-    assert explanation.amounts["limit"] == 6_144_000_000
+    assert "4.23 GiB of it was resident at the last reading" in explanation.why
+    assert explanation.sizes_bytes["limit"] == 6_144_000_000
     first, *others = explanation.help
     assert (first.setting, first.reason) == ("ulimit -v unlimited, or higher", "it was 5.72 GiB")
     assert not [each for each in others if "container" in each.setting or "ulim" in each.setting]
@@ -373,7 +374,7 @@ def test_run_is_explained_by_the_process_that_failed_first() -> None:
     found = explain_run([process(well, 1, 0), process(late, 2, 900), process(early, 3, 100)])
     assert found.diagnosis == "fragmentation"
     assert found.notes[-1] == (
-        "2 of 3 processes ran out of memory; this is process 3 (rank 3), the first."
+        "2 of 3 processes ran out of memory. This is process 3 (rank 3), the first."
     )
     found = explain_run([process(well, 1, 0), process(well, 2, 9)])
     assert found.diagnosis is None

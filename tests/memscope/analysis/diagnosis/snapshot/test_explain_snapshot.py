@@ -48,13 +48,13 @@ def test_recorded_case_is_explained_as_known(name: str) -> None:
     found = explain_snapshot(CASES / f"{name}.pickle").to_json()
     allowed = [None if each == "null" else each for each in known["diagnosis"].split("|")]
     assert found["diagnosis"] in allowed
-    amounts = {key: value for key, value in known.items() if key not in NOT_IN_FILE}
-    assert {key: found[key] for key in amounts} == amounts
+    sizes_bytes = {key: value for key, value in known.items() if key not in NOT_IN_FILE}
+    assert {key: found[key] for key in sizes_bytes} == sizes_bytes
 
 
 def test_hidden_limit_is_said_and_bounded() -> None:
     found = explain_snapshot(CASES / "fragmented.pickle")
-    assert any("a limit that the file does not carry was in force" in note for note in found.notes)
+    assert any("a limit that the file does not contain" in note for note in found.notes)
     assert found.to_json()["oom"]["has_hidden_limit"] is True
 
 
@@ -202,7 +202,7 @@ def test_request_of_nothing_is_explained_too() -> None:
     data["device_traces"] = [[{"action": "oom", "size": 0, "stream": 0, "device_free": 0}]]
     found = analyse_snapshot(check_snapshot(data, 1 << 30))
     assert found.diagnosis == "unknown"
-    assert "does not say how much was asked for" in why(found)
+    assert "does not say how much was requested" in why(found)
 
 
 def test_nothing_failed_and_nothing_is_wrong() -> None:
@@ -212,7 +212,7 @@ def test_nothing_failed_and_nothing_is_wrong() -> None:
         allocator.free(allocator.alloc(200 * MIB, by="workspace"))
     found = analyse(allocator)
     assert found.diagnosis is None
-    assert "nothing is wrong" in why(found)
+    assert "nothing looks wrong" in why(found)
 
 
 @pytest.mark.parametrize("version", ["2.0", "2.5", "2.12"])
@@ -299,7 +299,7 @@ def test_expandable_pages_can_be_given_back() -> None:
 def test_shares_add_up_to_what_could_be_had(name: str) -> None:
     found = explain_snapshot(CASES / f"{name}.pickle")
     oom = found.to_json()["oom"]
-    held = oom["reserved_bytes"] if oom else found.amounts["reserved"]
+    held = oom["reserved_bytes"] if oom else found.sizes_bytes["reserved"]
     free = 0 if oom is None or oom["has_hidden_limit"] else oom["device_free_bytes"]
     assert found.bar_bytes == held + free
 
