@@ -1,4 +1,4 @@
-"""Prompt in, text and a recording out."""
+"""Decode one prompt: text and a recording come out."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memscope.errors import MemscopeError
-from memscope_runners.checkpoint.progress import Progress, unseen
 from memscope_runners.decoder import Decoded, Decoder
 from memscope_runners.memory.allocators import check_allocator
 from memscope_runners.memory.choice import kind_of
 from memscope_runners.memory.parts import split_layout
 from memscope_runners.memory.policies import make_policy
+from memscope_runners.progress import Progress, unseen
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A prompt that the model can continue by `max_tokens`, and how to run it."""
+    """A prompt that fits the model with `max_tokens` more, and how to run it."""
 
     checkpoint: CheckpointSource
     settings: Settings
@@ -40,7 +40,7 @@ def prepare(
     ignore_eos: bool = False,
     is_chat: bool = False,
 ) -> Request:
-    """A request that can run. Raises MemscopeError for one that cannot, before anything starts."""
+    """Check a request before anything starts. Raises MemscopeError if it cannot run."""
     _check_settings(settings, checkpoint)
     tokenizer, context = checkpoint.tokenizer, checkpoint.config.context
     encode = tokenizer.encode_chat if is_chat else tokenizer.encode
@@ -65,9 +65,9 @@ def decode(
     on_token: Callable[[int], None] | None = None,
     progress: Progress = unseen,
 ) -> Decoded:
-    """Continues the prompt greedily on a fresh device and releases it again.
+    """Continue the prompt greedily on a new device, then release the device.
 
-    `progress` hears of "pinning slabs". Raises OutOfMemory where the device limit is too small.
+    `progress` is told about "pinning slabs". Raises OutOfMemory if the device limit is too small.
     """
     checkpoint, settings = request.checkpoint, request.settings
     tokens = len(request.prompt_ids) + request.max_tokens

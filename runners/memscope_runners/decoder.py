@@ -1,4 +1,4 @@
-"""A model on a device, one step after the other."""
+"""The decoder: a model on a device, run one step at a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from memscope.events import Kind
 from memscope.facts import Fact
 from memscope.plan import Needs, Plan, Window, advice
 from memscope.recorder.memory_errors import find_problem, recorded_by_caller
-from memscope_runners.checkpoint.config import ModelConfig
-from memscope_runners.checkpoint.progress import Progress, unseen
 from memscope_runners.memory.allocators import Allocator, check_allocator, make_allocator
 from memscope_runners.memory.choice import kind_of, make_device
 from memscope_runners.memory.cuda_device import CudaDevice
@@ -28,6 +26,8 @@ from memscope_runners.memory.parts import Part, planned_buffers, split_layout
 from memscope_runners.memory.policies import make_policy
 from memscope_runners.memory.residency import Residency
 from memscope_runners.memory.static_pool import Planned
+from memscope_runners.progress import Progress, unseen
+from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.host_ops import HostOps
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.model import Model
@@ -62,7 +62,7 @@ class Step:
 
 @dataclass(slots=True)
 class Decoded:
-    """What came out: new token ids, and for each step the CRC-32 of its float32 logits."""
+    """The result: new token ids, and the CRC-32 of each step's float32 logits."""
 
     prompt_ids: list[int]
     token_ids: list[int] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class PlacedSource:
-    """A checkpoint whose fixed part lies on the device."""
+    """A checkpoint whose unquantized (fixed) part is on the device."""
 
     layer_layout: SlabLayout
     head_layout: SlabLayout
@@ -99,9 +99,9 @@ class Decoder:
         progress: Progress = unseen,
         host: HostSlabs | None = None,
     ) -> None:
-        """Raises MemscopeError for settings that make no sense, OutOfMemory where nothing fits.
+        """Raises MemscopeError for impossible settings, OutOfMemory if the model does not fit.
 
-        `host` are slabs that several decoders share; they stay open.
+        `host`: slabs on the host that several decoders share; they stay open.
         """
         config = checkpoint.config
         policy = make_policy(settings.policy, config.layers, settings.keep)
@@ -180,7 +180,7 @@ class Decoder:
                 stack.callback(self._allocator.close)
 
     def run_step(self, step: int, inputs: Sequence[int]) -> Step:
-        """One sweep over the layers, continuing with `inputs`. Raises OutOfMemory."""
+        """Run all layers once on `inputs`. Raises OutOfMemory."""
         started_ns = perf_counter_ns()
         with self._reporting_oom(step):
             self.residency.begin_step(step)
@@ -197,7 +197,7 @@ class Decoder:
     def _acquire(
         self, tokens: int, host: HostSlabs | None, progress: Progress
     ) -> tuple[dict[str, torch.Tensor], HostSlabs, Allocator]:
-        """Takes what the device and the host must hold; whatever it has taken, `close` frees."""
+        """Allocate on the device and on the host; `close` frees what was allocated."""
         checkpoint, settings, recorder = self._checkpoint, self._settings, self._recorder
         with self._reporting_oom(-1):
             memory = self._take("fixed", fixed_bytes(checkpoint.fixed))
@@ -229,7 +229,7 @@ class Decoder:
         return self.device.tensor(buffer)
 
     def _record_link(self, recorder: Recorder, host: HostSlabs) -> None:
-        """The rate of copies like the uploads to come, back to back, where all slabs are pinned."""
+        """Measure the link with back-to-back copies of pinned slabs."""
         device, slab_bytes = self.device, self.plan.needs.slab_bytes
         parts = split_layout(self._checkpoint.layer_layout, self._settings.unit)
         if not isinstance(device, CudaDevice) or host.facts()["tier"] != "pinned":
@@ -244,7 +244,7 @@ class Decoder:
         recorder.fact(Fact.LINK, {"copy_bytes": sizes, "pinned_bytes_per_s": round(rate)})
 
     def _planned_buffers(self) -> tuple[Planned, ...]:
-        """For the `static` allocator: what the window holds at its peak."""
+        """The buffers that the `static` allocator makes: the window at its peak."""
         checkpoint = self._checkpoint
         parts = split_layout(checkpoint.layer_layout, self._settings.unit)
         head = Part.of_entry(checkpoint.head_layout.entry("lm_head"))
@@ -290,9 +290,9 @@ def plan_decode(
 
 
 def make_ops(config: ModelConfig, device: Device) -> Ops:
-    """What computes a layer there; the kernels of a GPU are loaded for one only.
+    """The operations of a layer for this device. GPU kernels are loaded for a GPU only.
 
-    Raises MemscopeError for a model that these cannot compute.
+    Raises MemscopeError if the device cannot compute this model.
     """
     if device.kind == "host":
         return HostOps(config)
@@ -312,7 +312,7 @@ def place_fixed(fixed: Mapping[str, torch.Tensor], memory: torch.Tensor) -> dict
 
 
 def fixed_bytes(fixed: Mapping[str, torch.Tensor]) -> int:
-    """Bytes of the norms and of an untied embedding, each on its own boundary."""
+    """Bytes of the norms and of an untied embedding, each aligned."""
     return sum(_aligned(tensor.nbytes) for tensor in fixed.values())
 
 

@@ -1,4 +1,4 @@
-"""What a recording says of the run that made it."""
+"""The facts that a recording has about a decoder run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def record_facts(
     device: Device,
     plan: Plan,
 ) -> None:
-    """Everything known before the first step."""
+    """Record everything that is known before the first step."""
     recorder.fact(Fact.RUN_KIND, RunKind.DECODE)
     recorder.fact(Fact.WARMUP_STEPS, WARMUP_STEPS)
     recorder.fact(Fact.VERSIONS, _versions(device))

@@ -1,4 +1,4 @@
-"""How one run of the decoder is set up."""
+"""The settings of one decoder run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where the weights are and how they move. None of it changes a result."""
+    """Where weights are kept and how they move. No setting changes a result."""
 
     policy: str = "off"
     keep: int | None = None

@@ -104,7 +104,7 @@ class CostCurve:
 
 
 def default_settings(layers: int) -> list[Settings]:
-    """The seed's seven settings, then every policy; keeps in proportion to its 28 layers."""
+    """Seven windows under `past`, then every policy; `keep` in proportion to 28 layers."""
     settings = [Settings("off", prefetch=False)]
     for prefetch in (False, True):
         settings += [
@@ -117,7 +117,7 @@ def default_settings(layers: int) -> list[Settings]:
 
 
 def parse_setting(text: str) -> Settings:
-    """A setting written like off, past:20, pinned:12 or past:20:ahead. Raises MemscopeError."""
+    """Parse a setting like off, past:20, pinned:12 or past:20:ahead. Raises MemscopeError."""
     policy, *rest = text.split(":")
     ahead = rest[1:] in ([], ["ahead"]) and len(rest) == 2
     try:
@@ -132,7 +132,7 @@ def parse_setting(text: str) -> Settings:
 
 
 class Curve:
-    """Runs of several settings on one device, in turn, so that all see the machine's moods."""
+    """Runs of several settings on one device, in turn, so noise hits all of them alike."""
 
     def __init__(self, checkpoint: CheckpointSource, device: Device, tokens: int) -> None:
         self._checkpoint, self._device, self._tokens = checkpoint, device, tokens
@@ -141,7 +141,7 @@ class Curve:
     def measure(
         self, settings: Sequence[Settings], rounds: int, progress: Callable[[str, int, int], None]
     ) -> CostCurve:
-        """One recorded run of each for its metrics, then `rounds` for the clock."""
+        """One recorded run of each setting for its metrics, then `rounds` timed runs."""
         host = open_host_slabs(self._checkpoint, self._device, progress=progress)
         try:
             return self._measure(settings, rounds, progress, host)
@@ -233,7 +233,7 @@ def measure_curve(
     rounds: int,
     progress: Callable[[str, int, int], None],
 ) -> CostCurve:
-    """All settings on the device of that name. Raises MemscopeError."""
+    """Measure all settings on the device `name`. Raises MemscopeError."""
     for each in settings:
         make_policy(each.policy, checkpoint.config.layers, each.keep)
     device = make_device(device_name)

@@ -1,4 +1,4 @@
-"""One run of the decoder for a bench: what it said, how long each step took, what it recorded."""
+"""One run of the decoder for a benchmark: its tokens, step times and metrics."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Run:
 
     @property
     def outcome(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What no setting may change."""
+        """The part of the result that no setting may change."""
         return self.token_ids, self.logits_crcs
 
 
@@ -76,7 +76,7 @@ def run_decoder(
 def run_recorded(
     checkpoint: CheckpointSource, settings: Settings, host: HostSlabs, tokens: int
 ) -> tuple[Run, Timeline]:
-    """The same, recorded, and what the recording says."""
+    """The same run recorded, with its recording's metrics."""
     with tempfile.TemporaryDirectory(prefix="memscope-bench-") as folder:
         path = Path(folder) / "run.mscope"
         with record(path) as recorder:

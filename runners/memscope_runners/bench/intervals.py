@@ -1,4 +1,4 @@
-"""Medians with their intervals, for machines that are noisy."""
+"""Medians with confidence intervals, for noisy machines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Median:
-    """A median and the 95 % interval around it; no distribution is assumed."""
+    """A median and its 95 % confidence interval; no distribution is assumed."""
 
     value: float
     low: float
@@ -22,7 +22,7 @@ class Median:
 
 
 def median_with_interval(values: Sequence[float]) -> Median:
-    """The median and the order statistics that enclose it with 95 % confidence.
+    """The median, and the order statistics that enclose it with 95 % confidence.
 
     The ranks are those of the binomial distribution in its normal approximation,
     n/2 ± 1.96 √n / 2 (Conover, Practical Nonparametric Statistics, 3.2).

@@ -1,4 +1,4 @@
-"""The machine that a measurement was made on, and the rate of its link."""
+"""The machine of a measurement, and the rate of its link."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINK_REPEATS = 3
 
 
 def describe_machine(device: Device) -> dict[str, Any]:
-    """Device, processor, memory and versions, as a result names them."""
+    """Device, processor, memory and versions, for the JSON of a result."""
     machine = {
         "device": device.name,
         "device_bytes": device.total_bytes,

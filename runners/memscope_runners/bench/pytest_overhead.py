@@ -32,7 +32,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class PytestOverhead:
-    """Seconds of whole runs, and what of them is the plugin's."""
+    """Seconds of whole runs, and the plugin's share."""
 
     tests: int
     without_s: Median

@@ -53,7 +53,7 @@ LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """Every metric of one run of the bench."""
+    """The results of one run of the benchmark."""
 
     emit_ns: float
     guard_ns: float
@@ -126,7 +126,7 @@ def measure(
 
 
 def measure_emit() -> float:
-    """ns that one event of a hot kind costs its caller, above an empty loop."""
+    """ns that recording one event costs the caller, above an empty loop."""
     with tempfile.TemporaryDirectory() as folder, Recorder(f"{folder}/emit.mscope") as recorder:
         emit = recorder.emit
 
@@ -138,7 +138,7 @@ def measure_emit() -> float:
 
 
 def measure_guard() -> float:
-    """ns that `if recorder is not None` costs where nothing is recorded."""
+    """ns that `if recorder is not None` costs when nothing is recorded."""
     recorder = None
 
     def guard_all() -> None:
@@ -150,7 +150,7 @@ def measure_guard() -> float:
 
 
 def measure_sampler(folder: Path) -> float:
-    """CPU seconds a second that a recorder's thread takes for its readings alone."""
+    """CPU seconds per second that the recorder's thread uses for its readings."""
     with record(folder / "idle.mscope") as recorder:
         recorder.flush(WRITE_SECONDS)  # the first readings set things up
         thread = next(each for each in threading.enumerate() if each.name == THREAD_NAME)
@@ -253,7 +253,7 @@ class Halves:
 
 
 class Walk:
-    """A decoder going on from its prompt."""
+    """A decoder that continues its prompt."""
 
     def __init__(self, decoder: Decoder, prompt_ids: list[int]) -> None:
         self._decoder = decoder

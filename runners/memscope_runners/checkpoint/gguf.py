@@ -13,8 +13,8 @@ import torch
 from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
 
 from memscope.errors import MemscopeError
-from memscope_runners.checkpoint.config import ModelConfig
 from memscope_runners.checkpoint.tokenizer import TokenizerFile
+from memscope_runners.q8.config import ModelConfig
 
 NAMES = {
     "q": "attn_q",
@@ -35,7 +35,7 @@ GPT2_SPLIT = ("gpt-2", "default")
 
 
 class GgufModel:
-    """A FloatModel over a mapped GGUF file; MemscopeError where it is damaged or not supported."""
+    """A FloatModel over a mapped GGUF file. Raises MemscopeError for unsupported files."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -83,7 +83,7 @@ class GgufModel:
 
 
 def unpermute(weight: torch.Tensor, heads: int) -> torch.Tensor:
-    """Undoes the row order for interleaved rope: (heads · head_dim, columns) in and out.
+    """Undo the row order for interleaved rope: (heads · head_dim, columns) in and out.
 
     llama.cpp's converter stores rows 0, d/2, 1, d/2 + 1, … of each head (`permute` of its
     LlamaModel); Hugging Face pairs row i with row i + d/2.
@@ -94,7 +94,7 @@ def unpermute(weight: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def build_tokenizer(metadata: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    """The byte-level BPE that the metadata describes; MemscopeError for any other kind."""
+    """The byte-level BPE of the metadata. Raises MemscopeError for any other kind."""
     kind, split = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre")
     if kind != "gpt2" or split not in (*DIGITS_FIRST, *GPT2_SPLIT):
         raise MemscopeError(
@@ -153,7 +153,7 @@ def _metadata(reader: Any) -> dict[str, Any]:
 
 
 def _guarded(path: Path, read: Callable[[], Result]) -> Result:
-    """What `read` gives; what goes wrong in a malformed file becomes one MemscopeError."""
+    """Call `read`; errors from a malformed file become one MemscopeError."""
     try:
         return read()
     except FileNotFoundError:

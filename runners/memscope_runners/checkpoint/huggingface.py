@@ -1,4 +1,4 @@
-"""A model of one of the families in a local Hugging Face folder."""
+"""A model in a local Hugging Face folder."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 class HuggingFaceModel:
     """A FloatModel over mapped safetensors files, sharded or not, read tensor by tensor.
 
-    The pages of a tensor are given back when the next one is asked for; it stays valid, and is
-    read from the file again where it is used again.
+    The pages of a tensor are released when the next one is read. The tensor stays valid and is
+    read from the file again if it is used.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -65,7 +65,7 @@ class HuggingFaceModel:
         )
 
     def tensor(self, name: str) -> torch.Tensor:
-        """The tensor in the dtype that it was saved in; the biases of q, k and v joined."""
+        """The tensor in its saved dtype; the biases of q, k and v are joined."""
         if name == "lm_head" and self.config.is_tied:
             name = "embedding"
         layer, _, entry = name.rpartition(".")
@@ -126,7 +126,7 @@ class HuggingFaceModel:
 
 
 def identity_files(folder: Path) -> list[Path]:
-    """The files that decide what a folder's model is."""
+    """The files that identify a folder's model."""
     return sorted(p for p in folder.iterdir() if p.suffix in (".json", ".safetensors", ".jinja"))
 
 

@@ -1,4 +1,4 @@
-"""Models of exact published geometry with random weights, for measurements without a download.
+"""Models with published sizes and random weights, for measurements without a download.
 
 Sizes as the models' own config.json on Hugging Face states them: Qwen/Qwen3-VL-2B-Instruct (its
 text tower), Qwen/Qwen3-8B, Qwen/Qwen3-32B.
@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from memscope_runners.checkpoint.checkpoint import Checkpoint
-from memscope_runners.checkpoint.config import ModelConfig
-from memscope_runners.checkpoint.progress import Progress
 from memscope_runners.checkpoint.synthetic import SEED, SyntheticModel
 from memscope_runners.checkpoint.tokenizer import Tokenizer
+from memscope_runners.progress import Progress
+from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.slab import GROUP, SlabLayout
 
 THREADS = 8
@@ -71,7 +71,7 @@ GEOMETRIES: Mapping[str, ModelConfig] = {
 
 
 def random_checkpoint(config: ModelConfig, progress: Progress) -> Checkpoint:
-    """The geometry with random q8 weights, the same in every run."""
+    """A checkpoint of these sizes with random q8 weights, the same in every run."""
     model = SyntheticModel(config)
     layouts = [config.layer_layout] * config.layers + [config.head_layout]
     slabs: list[torch.Tensor] = []
@@ -89,7 +89,7 @@ def random_checkpoint(config: ModelConfig, progress: Progress) -> Checkpoint:
 
 
 def random_slab(layout: SlabLayout, seed: int) -> torch.Tensor:
-    """Random bytes as int8 weights, scaled so that a product keeps the size of its input."""
+    """Random int8 weights, scaled so that a product keeps the magnitude of its input."""
     generator = np.random.Generator(np.random.SFC64((SEED, seed)))
     words = generator.integers(0, 2**64, layout.bytes // 8, dtype=np.uint64)
     slab = torch.from_numpy(words).view(torch.uint8)

@@ -13,8 +13,8 @@ import torch
 from tokenizers import decoders, models, pre_tokenizers
 
 from memscope.errors import MemscopeError
-from memscope_runners.checkpoint.config import ModelConfig
 from memscope_runners.checkpoint.tokenizer import TokenizerFile
+from memscope_runners.q8.config import ModelConfig
 
 SEED = 20
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -57,7 +57,7 @@ class SyntheticModel:
 
     @classmethod
     def named(cls, name: str) -> SyntheticModel:
-        """The preset of that name; MemscopeError where there is none."""
+        """The preset `name`. Raises MemscopeError for an unknown one."""
         if name not in PRESETS:
             raise MemscopeError(
                 f"There is no synthetic model {name}.", f"Name one of: {', '.join(PRESETS)}."

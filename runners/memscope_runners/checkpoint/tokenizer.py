@@ -14,7 +14,7 @@ from memscope_runners.checkpoint.chat import render_chat
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFile:
-    """What a checkpoint keeps of a tokenizer.
+    """The tokenizer as a checkpoint stores it.
 
     `tokenizers`' JSON, the chat template, if any, and the special tokens that templates write by
     name (bos_token, eos_token).
@@ -30,7 +30,7 @@ class TokenizerFile:
 
     @classmethod
     def from_json(cls, text: str) -> TokenizerFile:
-        """The inverse of to_json, also of an older one; MemscopeError for anything else."""
+        """The inverse of to_json; reads older versions too. Raises MemscopeError."""
         try:
             values = json.loads(text)
             special = {str(k): str(v) for k, v in values.get("special_tokens", {}).items()}
@@ -50,7 +50,7 @@ class Tokenizer:
         self._file = file
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of the raw text, with what the model itself puts before it, if anything."""
+        """Token ids of the text, with the start token if the model uses one."""
         return self._ids(_checked(text), add_special_tokens=True)
 
     def encode_chat(self, message: str) -> list[int]:
@@ -60,7 +60,7 @@ class Tokenizer:
         return self._ids(text, add_special_tokens=False)
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """The text of whole ids; special tokens are left out."""
+        """The text of the ids, without special tokens."""
         return str(self._tokenizer.decode(list(token_ids)))
 
     def stream(self) -> TextStream:
@@ -82,7 +82,7 @@ class TextStream:
         self._shown = ""
 
     def push(self, token_id: int) -> str:
-        """The text that this token completed, often its own, sometimes none."""
+        """The text that this token completes; may be empty."""
         self._pending.append(token_id)
         text = self._tokenizer.decode(self._pending)
         if text.endswith("\N{REPLACEMENT CHARACTER}"):
@@ -94,7 +94,7 @@ class TextStream:
         return new
 
     def finish(self) -> str:
-        """What is left at the end, incomplete characters replaced."""
+        """The rest of the text; incomplete characters are replaced."""
         text = self._tokenizer.decode(self._pending)
         return text[len(self._shown) :]
 

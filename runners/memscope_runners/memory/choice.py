@@ -1,4 +1,4 @@
-"""Which device a run gets, and why."""
+"""Choose the device of a run, and say why."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from memscope_runners.memory.device import Device, HostDevice
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A device by its name, "host" or "cuda:0", and one sentence that says why it is this one."""
+    """A device name, "host" or "cuda:0", and one sentence that says why it was chosen."""
 
     name: str
     reason: str
 
 
 def choose_device(name: str | None = None) -> Choice:
-    """The device of that name, or the best there is. Raises MemscopeError for one not there."""
+    """The device `name`, or the best one here. Raises MemscopeError if there is no such device."""
     if name == "host":
         return Choice("host", "The device is the host, as asked.")
     if name is not None:
@@ -33,19 +33,19 @@ def choose_device(name: str | None = None) -> Choice:
 
 
 def make_device(name: str, limit_bytes: int | None = None, *, is_timing: bool = True) -> Device:
-    """The device of that name. Raises MemscopeError."""
+    """Open the device `name`. Raises MemscopeError."""
     if name == "host":
         return HostDevice(limit_bytes=limit_bytes)
     return CudaDevice(name, limit_bytes, is_timing=is_timing)
 
 
 def kind_of(name: str) -> str:
-    """The kind of the device of that name, which need not be there."""
+    """The kind of a device name; the device need not exist."""
     return "host" if name == "host" else "cuda"
 
 
 def _usable_index(name: str) -> int:
-    """With everything that the runner needs there."""
+    """The index of a GPU that has everything the runner needs."""
     index = find_index(name)
     load_bindings()
     if importlib.util.find_spec("triton") is None:

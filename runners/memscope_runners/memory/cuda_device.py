@@ -1,4 +1,4 @@
-"""A GPU: real driver calls, tensors over raw pointers, and one stream that copies."""
+"""A GPU: driver calls, tensors over raw pointers, and one copy stream."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ READING_NS = 50_000_000  # between readings of torch's counters at step ends, wi
 
 
 class CudaDevice:
-    """One GPU. `allocated_bytes` is what driver calls handed out; torch's own bytes stand beside.
+    """One GPU. `allocated_bytes` counts driver calls; torch's own bytes are counted apart.
 
-    The limit holds over both: what was handed out, and what torch reserved. A malloc asks for
-    torch's part as it was at the last step's end, and anew where that leaves no room. The context
-    and the code of kernels are outside of it.
+    The limit covers both: allocated bytes and the bytes that torch reserved. A malloc uses
+    torch's part as read at the last step's end, and reads it again if that leaves no room. The
+    context and kernel code are not counted.
 
-    Copies run in order on one stream and compute on torch's current one; neither makes the program
+    Copies run in order on one stream, compute on torch's current stream; neither makes the program
     wait. A copy waits for the event of the buffer's last use, compute for the event behind its
     copies.
     """
@@ -40,7 +40,7 @@ class CudaDevice:
         is_timing: bool = True,
         runtime: Runtime | None = None,
     ) -> None:
-        """Raises MemscopeError where there is no such device. `is_timing`: whether copies are."""
+        """Raises MemscopeError if there is no such device. `is_timing`: time the copies."""
         self._runtime: Runtime = CudaRuntime(name) if runtime is None else runtime
         self.name = self._runtime.name
         self.torch_device = self._runtime.torch_device
@@ -61,23 +61,23 @@ class CudaDevice:
 
     @property
     def reserved_bytes(self) -> int:
-        """What torch had reserved at the last reading."""
+        """Bytes that torch had reserved at the last reading."""
         return self._reserved_bytes
 
     def malloc(self, bytes: int, owner: str) -> Buffer:
-        """By cudaMalloc, of undefined content. Raises DeviceOutOfMemory."""
+        """Allocate with cudaMalloc; content undefined. Raises DeviceOutOfMemory."""
         self._check_room(bytes)
         address = self._try(bytes, lambda: self._runtime.malloc(bytes))
         return self._hand_out(address, bytes, owner, "malloc")
 
     def malloc_async(self, bytes: int, owner: str) -> Buffer:
-        """By cudaMallocAsync, in the order of the copies. Raises DeviceOutOfMemory."""
+        """Allocate with cudaMallocAsync on the copy stream. Raises DeviceOutOfMemory."""
         self._check_room(bytes)
         address = self._try(bytes, lambda: self._runtime.malloc_async(bytes, self._copies))
         return self._hand_out(address, bytes, owner, "malloc_async")
 
     def malloc_torch(self, bytes: int, owner: str) -> Buffer:
-        """From torch's caching allocator, among whose bytes it counts. Raises DeviceOutOfMemory."""
+        """Allocate from torch's caching allocator, which counts it. Raises DeviceOutOfMemory."""
         try:
             memory = self._runtime.empty(bytes, self._copies)
         except torch.OutOfMemoryError:
@@ -88,7 +88,7 @@ class CudaDevice:
         return Buffer(bytes, owner, memory.data_ptr(), memory, call="malloc_torch")
 
     def free(self, buffer: Buffer) -> None:
-        """Gives the bytes back; ValueError where that was done before.
+        """Free the buffer. Raises ValueError if it is freed already.
 
         cudaFree waits for all work in flight; the others go behind the buffer's last use, in the
         order of the copies.
@@ -106,24 +106,24 @@ class CudaDevice:
             self.allocated_bytes -= buffer.bytes
 
     def tensor(self, buffer: Buffer) -> torch.Tensor:
-        """The bytes as uint8 (bytes,); ValueError where the buffer is freed."""
+        """The buffer as uint8 (bytes,). Raises ValueError if it is freed."""
         if buffer.memory is None:
             raise ValueError(f"the buffer of {buffer.bytes} bytes of {buffer.owner} is freed")
         return buffer.memory
 
     def fill(self, buffer: Buffer, byte: int) -> None:
-        """Overwrites every byte, behind what compute was given."""
+        """Overwrite every byte, after the work that compute already has."""
         address = self.tensor(buffer).data_ptr()
         self._runtime.fill(address, byte, buffer.bytes, self.compute_stream())
         self.mark_boundary()
 
     def upload(self, buffer: Buffer, source: torch.Tensor) -> None:
-        """Copies contiguous uint8 (bytes,) into the buffer and waits; ValueError otherwise."""
+        """Copy contiguous uint8 (bytes,) into the buffer and wait. Raises ValueError otherwise."""
         self.start_upload([(buffer, source)], ahead=False)
         self._copies.synchronize()
 
     def start_upload(self, copies: Sequence[Copy], *, ahead: bool) -> CudaTransfer:
-        """Queues the copies, behind the last use of their buffers. The sources must stay."""
+        """Queue the copies after the last use of their buffers. Sources must stay alive."""
         stream, waited_for = self._copies, None
         for buffer, source in copies:
             check_copy(buffer, source)
@@ -141,23 +141,23 @@ class CudaDevice:
         return CudaTransfer(self, marks or [self._mark(stream)], issued_ns)
 
     def mark_boundary(self) -> None:
-        """Behind this moment of compute, what it was given before is done."""
+        """Mark this point of compute: all work before it is done when it is reached."""
         self.boundary = self._mark(self.compute_stream())
 
     def retire(self, buffer: Buffer) -> None:
-        """Compute uses the buffer no more once it has come to the last boundary."""
+        """Compute no longer uses the buffer once it reaches the last boundary."""
         buffer.last_use = self.boundary
 
     def mark_copies(self) -> CudaMark:
-        """Behind the copies that were started."""
+        """A mark after all copies that were started."""
         event = self._runtime.new_event(is_timed=False)
         event.record(self._copies)
         return CudaMark(event)
 
     def measure_link(self, buffer: Buffer, sources: Sequence[torch.Tensor]) -> float:
-        """Bytes a second of copies into the buffer's begin, one behind the other.
+        """Bytes per second of back-to-back copies into the start of the buffer.
 
-        Waits for them; they are not among `copied_bytes`. Contiguous uint8 (≤ bytes,) each.
+        Waits for them; `copied_bytes` does not count them. Sources: contiguous uint8 (≤ bytes,).
         """
         assert all(source.is_contiguous() and source.nbytes <= buffer.bytes for source in sources)
         stream, sizes = self._copies, [source.nbytes for source in sources]
@@ -172,23 +172,23 @@ class CudaDevice:
         return sum(sizes) / start.elapsed_time(end) * 1e3  # of ms
 
     def pin(self, memory: torch.Tensor) -> None:
-        """Page-locks host memory where it lies, from any thread. Raises CudaFailed."""
+        """Page-lock host memory in place, from any thread. Raises CudaFailed."""
         self._runtime.register(memory.data_ptr(), memory.nbytes)
 
     def unpin(self, memory: torch.Tensor) -> None:
-        """The inverse of `pin`, once nothing is copied from it any more."""
+        """Undo `pin`, once no copy reads the memory."""
         self._runtime.unregister(memory.data_ptr())
 
     def reclaim(self) -> bool:
-        """Empties torch's cache; whether that gave any bytes back."""
+        """Empty torch's cache. Returns whether that freed any bytes."""
         before = self._read_reserved()
         self._runtime.empty_cache()
         return self._read_reserved() < before
 
     def end_step(self, step: int, recorder: Recorder | None) -> None:
-        """Samples torch's reserved bytes and their peak; DeviceOutOfMemory past the limit.
+        """Sample torch's reserved bytes and their peak. Raises DeviceOutOfMemory past the limit.
 
-        Without a limit at most 20 times a second: the peak register forgets nothing between.
+        Without a limit at most 20 times a second: the peak register misses nothing in between.
         """
         now_ns = perf_counter_ns()
         if self._read_ns and not self._is_limited and now_ns - self._read_ns < READING_NS:
@@ -205,7 +205,7 @@ class CudaDevice:
                 raise self._out_of_memory(self._excess_bytes)
 
     def refused(self, requested: int | None) -> DeviceOutOfMemory:
-        """The error where the driver itself had no room, with what it says that it has left."""
+        """The error to raise when the driver is out of memory, with the free bytes it reports."""
         return self._out_of_memory(requested, self._runtime.free_bytes())
 
     def _out_of_memory(self, requested: int | None, free: int | None = None) -> DeviceOutOfMemory:
@@ -220,7 +220,7 @@ class CudaDevice:
         )
 
     def close(self) -> None:
-        """Waits for the copies, and gives back what the stream-ordered pool keeps."""
+        """Wait for the copies and release what the stream-ordered pool keeps."""
         self._copies.synchronize()
         self._runtime.trim_async()
 

@@ -1,4 +1,4 @@
-"""What the CUDA device asks of a GPU: driver calls through cuda-bindings, streams of torch."""
+"""The CUDA calls that CudaDevice needs: driver calls by cuda-bindings, streams by torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ USE_HOST = "or use --device host."
 
 
 class CudaFailed(Exception):
-    """A call of the CUDA runtime that did not succeed; `error` is its name there."""
+    """A failed call of the CUDA runtime. `error`: CUDA's name for the error."""
 
     def __init__(self, call: str, error: str) -> None:
         super().__init__(f"{call}: {error}")
@@ -101,7 +101,7 @@ class CudaRuntime:
         self._call("cudaFree", address)
 
     def malloc_async(self, bytes: int, stream: Any) -> int:
-        """From the device's default pool, which keeps what is freed until it is trimmed."""
+        """Allocate from the device's default pool, which keeps freed memory until it is trimmed."""
         if self._pool is None:
             self._pool = self._call("cudaDeviceGetDefaultMemPool", self._index)
             self._keep_freed(2**64 - 1)
@@ -111,7 +111,7 @@ class CudaRuntime:
         self._call("cudaFreeAsync", address, stream.cuda_stream)
 
     def trim_async(self) -> None:
-        """Gives back what the default pool keeps, and its threshold to 0."""
+        """Release what the default pool keeps, and set its release threshold to 0."""
         if self._pool is not None:
             torch.cuda.synchronize(self.torch_device)
             self._keep_freed(0)
@@ -139,7 +139,7 @@ class CudaRuntime:
         self._call("cudaMemsetAsync", address, byte, bytes, stream.cuda_stream)
 
     def register(self, address: int, bytes: int) -> None:
-        """Pins host memory where it lies. From any thread."""
+        """Page-lock host memory in place. Any thread may call it."""
         self._call("cudaSetDevice", self._index)
         self._call("cudaHostRegister", address, bytes, self._runtime.cudaHostRegisterPortable)
 
@@ -147,7 +147,7 @@ class CudaRuntime:
         self._call("cudaHostUnregister", address)
 
     def free_bytes(self) -> int:
-        """What the driver would still give, to any process."""
+        """Bytes that are free on the device, for any process."""
         return int(self._call("cudaMemGetInfo")[0])
 
     def counters(self) -> dict[str, int]:
@@ -206,7 +206,7 @@ class RawMemory:
 
 
 def find_index(name: str) -> int:
-    """The device's number; MemscopeError where there is none."""
+    """The device's index. Raises MemscopeError if there is no such device."""
     kind, _, number = name.partition(":")
     if kind != "cuda" or not (number.isdecimal() or (number == "" and ":" not in name)):
         raise MemscopeError(f"There is no device {name!r}.", "Use cuda, cuda:1 or host.")
@@ -230,7 +230,7 @@ def find_index(name: str) -> int:
 
 @contextlib.contextmanager
 def _starting(name: str) -> Iterator[None]:
-    """What CUDA takes of the device before anything is asked of it: a context, streams."""
+    """Start CUDA on the device: create its context and streams."""
     try:
         yield
     except RuntimeError as error:

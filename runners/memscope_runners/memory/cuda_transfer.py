@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from itertools import pairwise
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from memscope_runners.memory.cuda_runtime import Event
+from memscope_runners.memory.cuda_runtime import Event, Stream
 from memscope_runners.memory.transfer import Timing
 
-if TYPE_CHECKING:
-    from memscope_runners.memory.cuda_device import CudaDevice
+
+class CopyingDevice(Protocol):
+    """The device that a copy was started on."""
+
+    @property
+    def boundary(self) -> Event | None:
+        """The last event between two layers on the compute stream."""
+
+    def compute_stream(self) -> Stream:
+        """The stream that computes."""
+
+    def is_capturing(self) -> bool:
+        """Whether a CUDA graph is being captured."""
 
 
 class CudaTransfer:
-    """The copies of one layer, on their way. `marks`: before the first copy and behind each.
+    """The copies of one layer that are under way.
 
-    Compute waits for the last mark, and the program for nothing: durations are those between
-    marks, and the wait is what the last mark was behind the boundary before compute's wait.
-    Without timing there is only the last mark.
+    `marks`: an event before the first copy and one after each copy. A copy's duration is the time
+    between two marks. Compute waits for the last mark; the program waits for nothing. The wait is
+    the time from the boundary before it to the last mark. Without timing only the last mark exists.
     """
 
-    def __init__(self, device: CudaDevice, marks: list[Event], issued_ns: int) -> None:
+    def __init__(self, device: CopyingDevice, marks: list[Event], issued_ns: int) -> None:
         self.issued_ns = issued_ns
         self._device = device
         self._marks = marks
@@ -29,15 +40,15 @@ class CudaTransfer:
         self._waited_for_ns = 0
 
     def wait(self) -> None:
-        """Compute goes no further until the copies are there."""
+        """Make the compute stream wait for the copies."""
         self._boundary = self._device.boundary
         self._waited_for_ns = perf_counter_ns()
         self._device.compute_stream().wait_event(self._marks[-1])
 
     def read(self) -> Timing | None:
-        """Waits for copies that are not over, but never while a graph is captured: None then.
+        """The durations of the copies; waits until they are done.
 
-        The boundary was before compute's wait, so that it is over where compute came further.
+        None without timing, and while a CUDA graph is captured: waiting would break the capture.
         """
         if len(self._marks) == 1 or self._boundary is None or self._device.is_capturing():
             return None
@@ -50,7 +61,7 @@ class CudaTransfer:
 
 
 class CudaMark:
-    """A moment in the order of the copy stream."""
+    """A point on the copy stream that the program can wait for."""
 
     def __init__(self, event: Event) -> None:
         self._event = event

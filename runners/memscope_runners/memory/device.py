@@ -1,4 +1,4 @@
-"""A device that holds bytes, and the one that every machine has: its own memory, bounded."""
+"""The device interface, and HostDevice: the machine's own memory with a limit."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 class DeviceOutOfMemory(Exception):
-    """An allocation that the device or its limit has no room for; every metric in bytes.
+    """The device or its limit has no room for an allocation. All numbers are bytes.
 
-    `requested` is None where a library asked, and does not say for how much. `reserved`: what this
-    process took of the device, `allocated` among it; `free`: what the device said that it has left.
-    Where they are not given, nothing but `allocated` was taken.
+    `requested` is None if a library asked without saying how much. `reserved`: what this
+    process took from the device, `allocated` included; `free`: what the device reported as free.
+    If they are not given, only `allocated` was taken.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class DeviceOutOfMemory(Exception):
         )
 
     def metrics(self) -> dict[str, Any]:
-        """What the `oom` row carries as its data."""
+        """The data of the `oom` event."""
         return {
             "scope": "engine",
             "free": self.free,
@@ -74,9 +74,9 @@ class DeviceOutOfMemory(Exception):
 
 @dataclass(slots=True, eq=False)
 class Buffer:
-    """A piece of device memory. `weights` are typed views of it, which live as long as it does.
+    """A piece of device memory. `weights`: typed views of it, valid as long as it is.
 
-    `call` made it, and decides how it is freed. `last_use` is what a copy into it must wait for.
+    `call` allocated it and decides how it is freed. A copy into it must wait for `last_use`.
     """
 
     bytes: int
@@ -92,19 +92,19 @@ Copy = tuple[Buffer, torch.Tensor]  # uint8 (bytes,) of the same size
 
 
 class CopyMark(Protocol):
-    """A moment in the order of a device's copies."""
+    """A point in the order of a device's copies."""
 
     def wait(self) -> None:
-        """Holds the program until every copy started before the mark is there."""
+        """Block until every copy started before the mark is done."""
 
 
 class Device(Protocol):
     """Memory handed out by driver calls within a limit, filled by copies from the host.
 
-    A copy is started and waited for; its duration is read from the transfer afterwards, so that
-    a device with streams and events can answer late. Such a device must also hear when compute is
-    done with a buffer: `mark_boundary` before the next layer's work is launched, `retire` for each
-    buffer that the layers before no longer need.
+    A copy is started, then waited for. Its duration is read from the transfer afterwards, so
+    a device with streams and events can answer late. Such a device must also be told when
+    compute is done with a buffer: `mark_boundary` before the next layer's work is launched,
+    `retire` for each buffer that earlier layers no longer need.
     """
 
     name: str
@@ -143,10 +143,10 @@ class Device(Protocol):
     def mark_copies(self) -> CopyMark: ...
 
     def reclaim(self) -> bool:
-        """Gives back what this process holds idle outside our allocators; whether that was any."""
+        """Release memory that lies idle outside our allocators. Returns whether there was any."""
 
     def end_step(self, step: int, recorder: Recorder | None) -> None:
-        """Reads and samples what else this process holds; DeviceOutOfMemory past the limit."""
+        """Sample what else this process holds. Raises DeviceOutOfMemory past the limit."""
 
     def close(self) -> None: ...
 
@@ -176,7 +176,7 @@ class HostDevice:
 
     @property
     def mapped_bytes(self) -> int:
-        """Bytes still mapped: what is handed out, and what a view keeps alive after its free."""
+        """Bytes still mapped: allocated buffers, and freed ones that a view keeps alive."""
         return sum(len(mapping) for mapping in self._mappings)
 
     def malloc(self, bytes: int, owner: str) -> Buffer:
@@ -192,14 +192,14 @@ class HostDevice:
         return Buffer(bytes, owner, memory.data_ptr(), memory)
 
     def free(self, buffer: Buffer) -> None:
-        """Gives the bytes back; ValueError where that was done before."""
+        """Free the buffer. Raises ValueError if it is freed already."""
         self.tensor(buffer)
         buffer.memory = buffer.weights = None
         self.free_count += 1
         self.allocated_bytes -= buffer.bytes
 
     def tensor(self, buffer: Buffer) -> torch.Tensor:
-        """The bytes as uint8 (bytes,); ValueError where the buffer is freed."""
+        """The buffer as uint8 (bytes,). Raises ValueError if it is freed."""
         if buffer.memory is None:
             raise ValueError(f"the buffer of {buffer.bytes} bytes of {buffer.owner} is freed")
         return buffer.memory
@@ -209,7 +209,7 @@ class HostDevice:
         ctypes.memset(self.tensor(buffer).data_ptr(), byte, buffer.bytes)
 
     def upload(self, buffer: Buffer, source: torch.Tensor) -> None:
-        """Copies contiguous uint8 (bytes,) into the buffer; ValueError for any other source."""
+        """Copy contiguous uint8 (bytes,) into the buffer. Raises ValueError for other sources."""
         memory = self.tensor(buffer)
         check_copy(buffer, source)
         copy_bytes(memory, source)  # on one thread, beside the one that computes
@@ -217,7 +217,7 @@ class HostDevice:
             self.copied_bytes += buffer.bytes
 
     def start_upload(self, copies: Sequence[Copy], *, ahead: bool) -> Transfer:
-        """Copies one after the other: at once, or `ahead` in the worker thread."""
+        """Copy one after the other: now, or in the worker thread if `ahead`."""
         copy_all = partial(self._copy_all, copies)
         if not ahead:
             return FinishedTransfer(copy_all)
@@ -226,25 +226,25 @@ class HostDevice:
         return WorkerTransfer(self._worker, copy_all)
 
     def mark_boundary(self) -> None:
-        """Compute is done when it returns."""
+        """Nothing to do: compute is done when it returns."""
 
     def retire(self, buffer: Buffer) -> None:
-        """Compute is done when it returns."""
+        """Nothing to do: compute is done when it returns."""
 
     def mark_copies(self) -> CopyMark:
-        """Behind what the worker has been given."""
+        """A mark after all copies that the worker has."""
         worker = self._worker
         return WorkerMark(None if worker is None else worker.submit(_do_nothing))
 
     def reclaim(self) -> bool:
-        """Nothing is held but what is handed out."""
+        """Nothing to release: only allocated buffers are held."""
         return False
 
     def end_step(self, step: int, recorder: Recorder | None) -> None:
-        """Nothing is held but what is handed out."""
+        """Nothing to sample: only allocated buffers are held."""
 
     def close(self) -> None:
-        """Lets the worker thread finish and end."""
+        """Let the worker thread finish, then end it."""
         if self._worker is not None:
             self._worker.shutdown()
             self._worker = None
@@ -275,7 +275,7 @@ class HostDevice:
 
 
 def check_copy(buffer: Buffer, source: torch.Tensor) -> None:
-    """ValueError where `source` is not contiguous uint8 (bytes,) of the buffer's size."""
+    """Raises ValueError unless `source` is contiguous uint8 (bytes,) of the buffer's size."""
     if source.numel() != buffer.bytes or source.dtype != torch.uint8:
         raise ValueError(f"{source.numel()} × {source.dtype} into {buffer.bytes} bytes")
     if not source.is_contiguous():
@@ -283,4 +283,4 @@ def check_copy(buffer: Buffer, source: torch.Tensor) -> None:
 
 
 def _do_nothing() -> None:
-    """A place in the worker's queue."""
+    """Does nothing: marks a place in the worker's queue."""

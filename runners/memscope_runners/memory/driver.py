@@ -1,4 +1,4 @@
-"""The driver calls that one owner of device memory makes, each with its row."""
+"""The driver calls of one owner of device memory, each recorded as an event."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Driver:
         recorder: Recorder | None = None,
         malloc: Callable[[int, str], Buffer] | None = None,
     ) -> None:
-        """`malloc` (bytes, owner) is the device's call, or another one that it has."""
+        """`malloc` (bytes, owner): the device call to use; default `device.malloc`."""
         self.device = device
         self.owner = owner
         self.recorder = recorder
@@ -41,10 +41,10 @@ class Driver:
         layer: int = -1,
         make_room: Callable[[int, int], bool] | None = None,
     ) -> Buffer:
-        """A fresh buffer. Raises DeviceOutOfMemory.
+        """Allocate a new buffer. Raises DeviceOutOfMemory.
 
-        Where the device has no room, `make_room` (step, layer) frees what it can, then the device
-        gives back what it can, and the call is made once more.
+        If the device is full, `make_room` (step, layer) frees what it can, then the device
+        releases what it can, and the call is tried once more.
         """
         try:
             return self._malloc(bytes, step, layer)
@@ -58,7 +58,7 @@ class Driver:
         return buffer
 
     def free(self, buffer: Buffer, step: int = -1, layer: int = -1) -> None:
-        """Gives the buffer back to the device."""
+        """Free the buffer on the device."""
         started_ns = perf_counter_ns()
         self.device.free(buffer)
         self._emit(_DEVICE_FREE, buffer, step, layer, started_ns)

@@ -1,4 +1,4 @@
-"""The slabs on the host: where they lie, all pinned, or through a small ring ahead of use."""
+"""Slabs on the host: mapped, all pinned, or streamed through a small pinned ring."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from memscope.events import Kind
-from memscope_runners.checkpoint.progress import Progress, unseen
 from memscope_runners.memory.cuda_device import CudaDevice
 from memscope_runners.memory.cuda_runtime import CudaFailed
 from memscope_runners.memory.device import CopyMark, Device
 from memscope_runners.memory.pages import copy_bytes, is_of_file, map_anonymous, release_pages
+from memscope_runners.progress import Progress, unseen
 from memscope_runners.q8.weights import CheckpointSource
 
 if TYPE_CHECKING:
@@ -31,22 +31,22 @@ OWN_PAGES_BYTES = 1 << 20  # smaller tensors may share their pages with others
 
 
 class HostSlabs(Protocol):
-    """Gives a layer's slab, uint8 (bytes,), which holds until its copies are over."""
+    """Gives a layer's slab, uint8 (bytes,), valid until its copies are done."""
 
     def slab(self, layer: int) -> torch.Tensor: ...
 
     def facts(self) -> dict[str, Any]: ...
 
     def close(self) -> None:
-        """Once the device has no more copies to make."""
+        """Release the slabs; the device must have no copies left to make."""
 
 
 class PinningRefused(Exception):
-    """Host memory that the system or the driver would not page-lock."""
+    """The system or the driver refused to page-lock host memory."""
 
 
 class MappedSlabs:
-    """The slabs where the checkpoint has them."""
+    """Slabs used in place, where the checkpoint has them."""
 
     def __init__(self, checkpoint: CheckpointSource) -> None:
         self.slab = checkpoint.slab
@@ -56,14 +56,14 @@ class MappedSlabs:
         return {"tier": "mapped"}
 
     def close(self) -> None:
-        """Nothing was taken."""
+        """Nothing to release."""
 
 
 class PinnedSlabs:
-    """A page-locked slab for every layer, of exactly its size; lm_head stays where it is.
+    """A page-locked slab for every layer; lm_head stays where it is.
 
-    What lies in ordinary memory is pinned there; what is a mapped file is read into memory of its
-    own, and its pages are given back. Raises PinningRefused, with nothing left pinned.
+    Slabs in ordinary memory are pinned in place. Slabs in a mapped file are read into memory of
+    their own, and the file's pages are released. Raises PinningRefused, with nothing left pinned.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class PinnedSlabs:
     def _collect(
         self, pinned: dict[int, Future[torch.Tensor]], progress: Progress
     ) -> CudaFailed | OSError | None:
-        """Keeps what was pinned; the first refusal, if there is one."""
+        """Collect the pinned slabs. Returns the first refusal, or None."""
         refused = None
         for done, (address, future) in enumerate(pinned.items(), 1):
             try:
@@ -129,7 +129,7 @@ class PinnedSlabs:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """A slab's worth of host memory. `copied`: behind the last copy from it."""
+    """Host memory for one slab. `copied`: a mark after the last copy from it."""
 
     memory: torch.Tensor
     layer: int = -1
@@ -139,7 +139,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class LoadTimes:
-    """When a slab was read, for how long, and what was given back of its file in how long."""
+    """When and how long a slab was read, and how many file pages were released in what time."""
 
     started_ns: int
     duration_ns: int
@@ -148,10 +148,10 @@ class LoadTimes:
 
 
 class StreamedSlabs:
-    """`keep` slabs on the host, page-locked where that is possible; the others stay in the file.
+    """`keep` slabs on the host, page-locked if possible; the others stay in the file.
 
-    A thread reads the next slab while the device copies this one, and gives the file's pages back.
-    Which one is next is what came next the last time. lm_head is copied from where it is.
+    A thread reads the next slab while the device copies this one, and releases the file's pages.
+    The next slab is the one that came next last time. lm_head is copied from where it is.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class StreamedSlabs:
         return next((slot for slot in self._slots if slot.layer == layer), None)
 
     def _load(self, layer: int) -> Slot:
-        """Starts to read a layer into the slot that was used the longest ago."""
+        """Start to read a layer into the least recently used slot."""
         slot = self._slots.popleft()
         self._finish(slot)
         self._finish_copies(slot)
@@ -288,9 +288,9 @@ def open_host_slabs(
     recorder: Recorder | None = None,
     progress: Progress = unseen,
 ) -> HostSlabs:
-    """`keep` slabs on the host, or all: pinned where a GPU streams from them.
+    """Open `keep` slabs on the host, or all; pinned if a GPU streams from them.
 
-    Where pinning is refused, a line on stderr says so, and a small ring takes its place.
+    If pinning is refused, a line on stderr says so, and a small ring is used instead.
     """
     if keep is not None:
         return StreamedSlabs(checkpoint, device, keep, recorder)

@@ -1,4 +1,4 @@
-"""Host memory by its pages: anonymous mappings, and pages of files given back."""
+"""Host memory by pages: anonymous mappings, and releasing pages of mapped files."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ MADV_DONTNEED = 4  # on Linux; of a private file mapping it drops the pages, not
 
 
 def new_mapping(bytes: int) -> mmap.mmap:
-    """Zeros on pages of their own. Raises OSError."""
+    """A new anonymous mapping of zeros. Raises OSError."""
     return mmap.mmap(-1, bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def view_mapping(mapping: mmap.mmap) -> torch.Tensor:
-    """A mapping as uint8 (bytes,); it goes when the last view goes."""
+    """A mapping as uint8 (bytes,); it is unmapped with its last view."""
     # numpy holds the mapping for as long as a view lives; torch.frombuffer does not.
     return torch.from_numpy(np.frombuffer(mapping, dtype=np.uint8))
 
 
 def map_anonymous(bytes: int) -> torch.Tensor:
-    """Zeros, uint8 (bytes,), on pages of their own. Raises OSError."""
+    """Zeros, uint8 (bytes,), in a new anonymous mapping. Raises OSError."""
     return view_mapping(new_mapping(bytes))
 
 
 def copy_bytes(target: torch.Tensor, source: torch.Tensor) -> None:
-    """memmove of contiguous tensors of one size; the interpreter runs on meanwhile."""
+    """memmove between contiguous tensors of one size, without Python's lock."""
     assert target.nbytes == source.nbytes
     ctypes.memmove(target.data_ptr(), source.data_ptr(), source.nbytes)
 
 
 def is_of_file(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's memory is a mapped file; False where that cannot be known."""
+    """Whether a tensor's memory is a mapped file; False if that is unknown."""
     address = tensor.data_ptr()
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
@@ -50,9 +50,9 @@ def is_of_file(tensor: torch.Tensor) -> bool:
 
 
 def release_pages(tensor: torch.Tensor) -> int:
-    """Gives back the whole pages of a tensor that `is_of_file`: how many bytes those are.
+    """Release the whole pages of a tensor that `is_of_file`. Returns their bytes.
 
-    They are read from the file again when they are touched again. Memory that is no file's would
+    The system reads them again from the file when they are used. Memory without a file would
     lose its content.
     """
     if not sys.platform.startswith("linux"):

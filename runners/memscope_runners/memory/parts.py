@@ -1,4 +1,4 @@
-"""What one upload carries: a whole slab, or one entry of it."""
+"""The part of a slab that one upload copies: the whole slab, or one entry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNITS = ("slab", "entry")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A run of entries that shares one buffer and is copied at once."""
+    """Entries that share one buffer and are copied together."""
 
     name: str
     geometry: str
@@ -36,7 +36,7 @@ class Part:
         return slab[self.start : self.start + self.bytes]
 
     def weights(self, memory: torch.Tensor) -> list[Q8Weight]:
-        """The entries' weights as views of a buffer that holds this part alone, uint8 (bytes,)."""
+        """The entries' weights as views of a buffer, uint8 (bytes,), that holds only this part."""
         return [
             entry.weight(memory[entry.start - self.start : entry.end - self.start])
             for entry in self.entries
@@ -44,7 +44,7 @@ class Part:
 
 
 def planned_buffers(layer_parts: tuple[Part, ...], layers: int, head: Part) -> tuple[Planned, ...]:
-    """What `layers` layers at once and lm_head need."""
+    """The buffers for `layers` layers at once and for lm_head."""
     return (
         *(Planned(part.geometry, part.bytes, layers) for part in layer_parts),
         Planned(head.geometry, head.bytes, 1),

@@ -1,4 +1,4 @@
-"""Which layers the window keeps: pure rules, asked at each layer boundary."""
+"""Residency policies: pure rules that say which layers the window keeps."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from memscope.plan import POLICIES
 
 
 class WindowPolicy(Protocol):
-    """The rules of one window over `layers` layers, of which it keeps `keep`.
+    """The rules of one window that keeps `keep` of `layers` layers.
 
-    `resident` holds the layers on the device in the order of their upload, the one in flight
-    among them; lm_head is no layer and is never evicted.
+    `resident`: the layers on the device in the order of their upload, the one in flight
+    included. lm_head is not a layer and is never evicted.
     """
 
     name: str
@@ -21,23 +21,23 @@ class WindowPolicy(Protocol):
     keep: int
 
     def evicted(self, layer: int, resident: Collection[int]) -> Sequence[int]:
-        """The resident layers that go before `layer` is there, as it is entered."""
+        """The resident layers to evict before `layer` is uploaded."""
 
     def ahead(self, layer: int, resident: Collection[int], unused: Collection[int]) -> int | None:
-        """The layer to upload while `layer` computes; None where none is wanted.
+        """The layer to upload while `layer` computes, or None.
 
-        `unused`: those resident layers that were not entered since their upload.
+        `unused`: resident layers that have not run since their upload.
         """
 
     def evicted_ahead(self, following: int, resident: Collection[int]) -> Sequence[int]:
-        """The resident layers that go before `following` is uploaded ahead."""
+        """The resident layers to evict before `following` is uploaded ahead."""
 
     def preloaded(self) -> Sequence[int]:
-        """The layers that may be there before the first step without being evicted unused."""
+        """The layers to upload before the first step: those that would not be evicted unused."""
 
 
 class Sweep:
-    """What the windows share that only look one layer ahead; from the last, into the next step."""
+    """Base of the policies that upload one layer ahead; after the last layer comes layer 0."""
 
     def __init__(self, layers: int, keep: int) -> None:
         self.layers = layers
@@ -55,7 +55,7 @@ class Sweep:
 
 
 class Off(Sweep):
-    """Everything stays."""
+    """Keeps every layer."""
 
     name = "off"
 
@@ -64,7 +64,7 @@ class Off(Sweep):
 
 
 class Past(Sweep):
-    """Evicts every layer below layer − keep + 1; what is still to come in this sweep stays."""
+    """Evicts layers below `layer − keep + 1`; layers still to come in this step stay."""
 
     name = "past"
 
@@ -74,7 +74,7 @@ class Past(Sweep):
 
 
 class Symmetric(Sweep):
-    """Also evicts what lies beyond the next layer, so that each sweep uploads everything."""
+    """Also evicts layers beyond the next one, so each step uploads every layer."""
 
     name = "symmetric"
 
@@ -87,7 +87,7 @@ class Symmetric(Sweep):
 
 
 class Lru(Sweep):
-    """Keeps the last `keep` used: in a sweep the order of use is that of upload."""
+    """Keeps the `keep` most recently used layers."""
 
     name = "lru"
 
@@ -97,9 +97,9 @@ class Lru(Sweep):
 
 
 class Pinned:
-    """keep − r layers stay for good, evenly spaced; the rest streams through a ring of r slabs.
+    """Keeps keep − r layers for good, evenly spaced; the others stream through a ring of r slabs.
 
-    r = min(2, keep). With one slab there is nowhere to upload ahead.
+    r = min(2, keep). With one slab there is no room to upload ahead.
     """
 
     name = "pinned"
@@ -124,7 +124,7 @@ class Pinned:
         return ring[: max(len(ring) - self.ring + 1, 0)]
 
     def ahead(self, layer: int, resident: Collection[int], unused: Collection[int]) -> int | None:
-        """Each slab of the ring is filled anew as soon as its layer has run."""
+        """Fill each slab of the ring again as soon as its layer has run."""
         if self.ring == 1:
             return None
         ring = [other for other in resident if other not in self.fixed]
@@ -150,7 +150,7 @@ WINDOWS: dict[str, Callable[[int, int], WindowPolicy]] = {
 
 
 def make_policy(name: str, layers: int, keep: int | None = None) -> WindowPolicy:
-    """The policy of that name; "off" takes no `keep`. Raises MemscopeError."""
+    """Make the policy `name`; "off" takes no `keep`. Raises MemscopeError."""
     if name not in POLICIES:
         raise MemscopeError(f"There is no policy {name!r}.", f"Use one of {', '.join(POLICIES)}.")
     if name == "off":

@@ -1,4 +1,4 @@
-"""The residency window: brings each layer's weights to the device in time, evicts by policy."""
+"""The residency window: uploads each layer in time, and evicts layers by policy."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SlabSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A layer on its way to the device or there, for the sake of `step`."""
+    """A layer on the device or being uploaded, for `step`."""
 
     layer: int
     step: int
@@ -60,11 +60,11 @@ class Load:
 
 
 class Residency:
-    """A WeightSource over a device that need not hold the whole model.
+    """A WeightSource for a device that need not hold the whole model.
 
-    The weights of a layer hold until the next layer is entered. With `prefetch`, the next layer
-    is copied while this one computes. With `poison`, an evicted buffer is overwritten, so that
-    weights used after their eviction give NaN. Entering a layer raises DeviceOutOfMemory where
+    The weights of a layer are valid until the next layer is entered. With `prefetch`, the next
+    layer is copied while this one computes. With `poison`, an evicted buffer is overwritten, so
+    weights used after their eviction give NaN. Entering a layer raises DeviceOutOfMemory if
     its buffers do not fit.
     """
 
@@ -100,11 +100,11 @@ class Residency:
 
     @property
     def in_flight_bytes(self) -> int:
-        """Bytes of the layers that are being uploaded ahead, until they are entered."""
+        """Bytes of layers that are uploaded ahead and not entered yet."""
         return sum(load.bytes for load in self._ahead.values())
 
     def preload(self) -> int:
-        """Uploads lm_head and what the policy would not evict unused; how many layers that is."""
+        """Upload lm_head and the layers that the policy preloads. Returns how many layers."""
         self._ready_head()
         layers = self._policy.preloaded()
         for layer in layers:
@@ -113,13 +113,13 @@ class Residency:
         return len(layers)
 
     def begin_step(self, step: int) -> None:
-        """The next sweep over the layers is `step`; prefill is 0."""
+        """Begin step `step`; prefill is step 0."""
         self._step = step
         self._is_marked = False
         self._ready_head()
 
     def enter_layer(self, layer: int) -> Mapping[str, Q8Weight]:
-        """The weights of the layer about to run, by the names of its entries."""
+        """The weights of the layer about to run, by entry name."""
         self._is_marked = False
         if layer in self._ahead:
             self._settle(self._ahead[layer])
@@ -145,9 +145,9 @@ class Residency:
         return embedding_rows(self._source.fixed, self._ready_head().weights["lm_head"], token_ids)
 
     def emit_uploads(self) -> None:
-        """The uploads that compute waits for, each once it is over.
+        """Record the uploads that compute waited for, once each is done.
 
-        To be called while the device has work left: at the step's end there is nothing that would
+        Call it while the device has work left: at the step's end nothing would
         hide the time that reading them takes.
         """
         if self._recorder is None:
@@ -162,7 +162,7 @@ class Residency:
         self._untimed = left
 
     def end_step(self) -> None:
-        """To be called before the step's own row: what belongs to the step is emitted by now."""
+        """Call it before the step's own event: all events of the step are recorded then."""
         for load in [load for load in self._ahead.values() if load.step <= self._step]:
             self._settle(load)
         self.emit_uploads()
@@ -175,7 +175,7 @@ class Residency:
             sample("device.peak_bytes", bytes=self._device.peak_bytes, step=step)
 
     def close(self) -> None:
-        """Releases everything. Raises what an upload still in flight raised."""
+        """Release everything. Raises the error of an upload in flight, if it failed."""
         self._is_marked = False
         try:
             while self._ahead:
@@ -244,7 +244,7 @@ class Residency:
         return weights
 
     def _settle(self, load: Load) -> None:
-        """The upload ahead is over: waits for it, and forgets the layer where it failed."""
+        """Wait for the upload ahead; forget the layer if it failed."""
         del self._ahead[load.layer]
         try:
             self._finish(load)
@@ -264,7 +264,7 @@ class Residency:
             self._emit_upload(self._recorder, load, timing)
 
     def _mark_boundary(self) -> None:
-        """Once a layer at most: what compute does with the weights before it is launched."""
+        """Mark a boundary, at most once per layer: work with the weights before is launched."""
         if not self._is_marked:
             self._is_marked = True
             self._device.mark_boundary()

@@ -1,4 +1,4 @@
-"""Buffers that are all there before the first layer, and none after."""
+"""The static allocator: all buffers are made before the first layer, none later."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POOL_RETURN = int(Kind.POOL_RETURN)
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """So many buffers of one geometry."""
+    """How many buffers of one geometry to make."""
 
     geometry: str
     bytes: int
@@ -25,7 +25,7 @@ class Planned:
 
 
 class StaticPool:
-    """The planned buffers and no other; each taking is a hit. Raises DeviceOutOfMemory."""
+    """Hands out the planned buffers only, so every request is a hit. Raises DeviceOutOfMemory."""
 
     name = "static"
 
@@ -42,7 +42,7 @@ class StaticPool:
             raise
 
     def take(self, geometry: str, bytes: int, step: int, layer: int) -> Buffer:
-        """The buffer of that geometry that has been idle for longest."""
+        """The buffer of that geometry that was idle longest."""
         idle = self._idle.get(geometry)
         assert idle, f"no {geometry} is left of those planned"
         self.idle_bytes -= bytes
@@ -50,7 +50,7 @@ class StaticPool:
         return idle.popleft()
 
     def give_back(self, buffer: Buffer, geometry: str, step: int, layer: int) -> None:
-        """Keeps the buffer for reuse."""
+        """Keep the buffer for reuse."""
         self._idle[geometry].append(buffer)
         self.idle_bytes += buffer.bytes
         self._emit(_POOL_RETURN, geometry, buffer.bytes, step, layer)

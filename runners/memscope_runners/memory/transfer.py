@@ -1,4 +1,4 @@
-"""Copies from the host to a device, under way or done."""
+"""Copies from the host to a device, in flight or done."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Transfer(Protocol):
     issued_ns: int
 
     def wait(self) -> Timing | None:
-        """Holds compute until the copies are there. None: `read` it later. Raises their errors."""
+        """Make compute wait for the copies. None: `read` the timing later. Raises their errors."""
 
     def read(self) -> Timing | None:
-        """The timing of copies that compute has waited for; None where it cannot be had now."""
+        """The timing of copies that compute waited for; None if it is not known now."""
 
 
 class FinishedTransfer:
-    """Copies that were made at once: compute waited for all of each."""
+    """Copies that are done already: compute waited for all of them."""
 
     def __init__(self, copies: Callable[[], list[int]]) -> None:
         self.issued_ns = perf_counter_ns()
@@ -46,7 +46,7 @@ class FinishedTransfer:
 
 
 class WorkerTransfer:
-    """Copies that a worker thread makes while the program computes."""
+    """Copies made by a worker thread while the program computes."""
 
     def __init__(self, worker: ThreadPoolExecutor, copies: Callable[[], list[int]]) -> None:
         self.issued_ns = perf_counter_ns()
@@ -64,7 +64,7 @@ class WorkerTransfer:
 
 
 class WorkerMark:
-    """A place in the queue of the worker thread, if there is one."""
+    """A place in the worker thread's queue."""
 
     def __init__(self, reached: Future[None] | None) -> None:
         self._reached = reached

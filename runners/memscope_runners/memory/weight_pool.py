@@ -1,4 +1,4 @@
-"""The weight pool: evicted buffers wait here for the next layer of their geometry."""
+"""The weight pool: keeps buffers of evicted layers for the next layer of the same geometry."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MAX_IDLE_BUFFERS = 128
 
 
 class WeightPool:
-    """Reuses a buffer for its exact geometry alone, in constant time; keeps at most `max_idle`.
+    """Reuses a buffer only for its exact geometry, in constant time; keeps at most `max_idle`.
 
-    One more than that is really freed. Where the device has no room left, the idle buffers of
+    Buffers beyond that are freed. If the device is full, the idle buffers of
     the other geometries are freed and the allocation is tried once more.
     """
 
@@ -33,7 +33,7 @@ class WeightPool:
         self._idle: dict[str, list[Buffer]] = {}
 
     def take(self, geometry: str, bytes: int, step: int, layer: int) -> Buffer:
-        """A buffer of that geometry, idle or fresh. Raises DeviceOutOfMemory."""
+        """A buffer of that geometry, reused or new. Raises DeviceOutOfMemory."""
         idle = self._idle.get(geometry)
         if not idle:
             self._emit(_POOL_MISS, geometry, bytes, step, layer)
@@ -47,7 +47,7 @@ class WeightPool:
         return buffer
 
     def give_back(self, buffer: Buffer, geometry: str, step: int, layer: int) -> None:
-        """Keeps the buffer for reuse, or frees it where the pool is full."""
+        """Keep the buffer for reuse, or free it if the pool is full."""
         if self.idle_count >= self._max_idle:
             self._emit(_POOL_OVERFLOW, geometry, buffer.bytes, step, layer)
             self._driver.free(buffer, step, layer)
@@ -62,7 +62,7 @@ class WeightPool:
         self._free_idle(-1, -1)
 
     def _free_idle(self, step: int, layer: int) -> bool:
-        """Whether there was any."""
+        """Free all idle buffers. Returns whether there were any."""
         had_any = self.idle_count > 0
         for buffers in self._idle.values():
             for buffer in buffers:

@@ -1,1 +1,1 @@
-"""Llama-family decoder over int8 weights: checkpoint, tokenizer, product, forward pass."""
+"""The int8 (q8) forward pass of the Llama family: config, slabs, products, kernels."""

@@ -19,7 +19,7 @@ FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fPIC", "-shared", "-pth
 
 
 def load_compiled() -> Callable[[torch.Tensor, Q8Weight], torch.Tensor] | None:
-    """The compiled product, or None where it cannot be compiled, loaded or trusted."""
+    """The compiled product, or None if it cannot be compiled, loaded or trusted."""
     if os.name != "posix":
         return None
     try:
@@ -59,7 +59,7 @@ class CompiledProduct:
 
 
 def _processor() -> bytes:
-    """What the code was tuned for, so that a cache shared by two machines holds two libraries."""
+    """The processor the code was tuned for: two machines may share a cache folder."""
     try:
         lines = Path("/proc/cpuinfo").read_bytes().splitlines()
     except OSError:

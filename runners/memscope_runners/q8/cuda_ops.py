@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 
 from memscope.errors import MemscopeError
-from memscope_runners.checkpoint.config import ModelConfig
 from memscope_runners.q8 import kernels
+from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.ops import FixedLayer, Rope
 from memscope_runners.q8.slab import Q8Weight
@@ -18,7 +18,7 @@ from memscope_runners.q8.weights import Weight
 class CudaOps:
     """Float32 activations, q8 weights; the same bits for the same inputs.
 
-    Raises MemscopeError for a model whose heads the kernels cannot take.
+    Raises MemscopeError if the kernels do not support the model's heads.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -68,6 +68,6 @@ class CudaOps:
 
 
 def q8(weight: Weight) -> Q8Weight:
-    """The weight, which on a GPU is always quantized."""
+    """The weight; on a GPU it is always quantized."""
     assert isinstance(weight, Q8Weight)
     return weight

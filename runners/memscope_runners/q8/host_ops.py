@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch.nn import functional
 
-from memscope_runners.checkpoint.config import ModelConfig
+from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.linear import Product, linear
 from memscope_runners.q8.ops import FixedLayer, Rope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from memscope_runners.checkpoint.config import ModelConfig
+from memscope_runners.q8.config import ModelConfig
 
 
 class KvCache:

@@ -31,7 +31,7 @@ def product_name() -> str:
 
 @lru_cache(maxsize=1)
 def best_product() -> tuple[str, Product]:
-    """The fastest product of this machine whose bits do not vary, and its name."""
+    """The fastest product here that gives the same bits each time, and its name."""
     compiled = load_compiled()
     return ("dequantize-blocks", dequantize_blocks) if compiled is None else ("compiled", compiled)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from memscope_runners.checkpoint.config import ModelConfig
+from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.host_ops import HostOps
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.ops import FixedLayer, Ops
@@ -15,7 +15,7 @@ from memscope_runners.q8.weights import WeightSource
 
 
 class Model:
-    """Embedding, layers, norm and head over weights that a source hands in.
+    """Embedding, layers, norm and head, with weights from a WeightSource.
 
     Activations, norms and logits are float32 on the device of `fixed`, which holds the norms by
     their names in `ModelConfig.fixed_shapes`.
@@ -37,12 +37,12 @@ class Model:
 
     @torch.inference_mode()
     def forward(self, token_ids: Sequence[int], kv: KvCache) -> torch.Tensor:
-        """Logits float32 (vocab,) behind the last of `token_ids`, which continue `kv`."""
+        """Logits float32 (vocab,) after the last of `token_ids`, which continue `kv`."""
         return self._head(self._sweep(token_ids, kv)[-1:])[0]
 
     @torch.inference_mode()
     def all_logits(self, token_ids: Sequence[int], kv: KvCache) -> torch.Tensor:
-        """Logits float32 (tokens, vocab) behind each of `token_ids`, which continue `kv`."""
+        """Logits float32 (tokens, vocab) after each of `token_ids`, which continue `kv`."""
         return self._head(self._sweep(token_ids, kv))
 
     def _sweep(self, token_ids: Sequence[int], kv: KvCache) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""What a layer computes, apart from where it is computed."""
+"""The operations of a layer, independent of the device."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Protocol
 
 import torch
 
-from memscope_runners.checkpoint.config import ModelConfig
+from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.weights import Weight
 
 
 @dataclass(frozen=True, slots=True)
 class FixedLayer:
-    """What of a layer is never quantized, float32; None where the family has no such part.
+    """The unquantized parts of a layer, float32; None if the family has no such part.
 
     attention_norm, mlp_norm: (hidden,). qk_norms: two of (head_dim,). qkv_bias: (all rows,).
     """

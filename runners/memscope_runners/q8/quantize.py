@@ -6,7 +6,7 @@ import torch
 
 from memscope.errors import MemscopeError
 from memscope.units import format_bytes
-from memscope_runners.checkpoint.floats import FloatModel
+from memscope_runners.q8.floats import FloatModel
 from memscope_runners.q8.slab import GROUP, Q8Weight
 
 BLOCK_ELEMENTS = 1 << 20  # float32 copies of a block stay small beside a slab
@@ -55,7 +55,7 @@ def _zeros(count: int) -> torch.Tensor:
 
 
 def _quantize_into(target: Q8Weight, weight: torch.Tensor) -> None:
-    """In blocks of rows, so that a large head is never in memory in float32."""
+    """Quantize in blocks of rows, so a large head is never in memory in float32."""
     rows, columns = weight.shape
     step = max(1, BLOCK_ELEMENTS // columns)
     for start in range(0, rows, step):

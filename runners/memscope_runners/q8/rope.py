@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from memscope_runners.checkpoint.config import ModelConfig, RopeScaling
+from memscope_runners.q8.config import ModelConfig, RopeScaling
 
 
 def frequencies(config: ModelConfig) -> torch.Tensor:
@@ -25,7 +25,7 @@ def scaled(plain: torch.Tensor, scaling: RopeScaling) -> torch.Tensor:
 
 
 class RopeTable:
-    """Cosines and sines of rotary positions, computed as far as they are asked for."""
+    """Cosines and sines of rotary positions, computed on demand."""
 
     def __init__(self, config: ModelConfig, device: torch.device) -> None:
         self._frequencies = frequencies(config)

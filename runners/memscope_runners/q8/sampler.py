@@ -1,4 +1,4 @@
-"""Which token comes next."""
+"""Choose the next token."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import torch
 
 
 def greedy(logits: torch.Tensor) -> int:
-    """The most likely token of logits (vocab,); the lowest id where several are equal."""
+    """The most likely token of logits (vocab,); the lowest id if several are equal."""
     return int(torch.argmax(logits))

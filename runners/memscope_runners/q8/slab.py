@@ -1,4 +1,4 @@
-"""Where the int8 weights of a layer lie in one flat buffer."""
+"""Slabs: the int8 weights of a layer in one flat buffer, and where each entry lies."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class SlabLayout:
         return self.entries[-1].end
 
     def entry(self, name: str) -> Entry:
-        """The entry of that name; KeyError where there is none."""
+        """The entry `name`. Raises KeyError if there is none."""
         for entry in self.entries:
             if entry.name == name:
                 return entry

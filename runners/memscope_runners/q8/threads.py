@@ -1,4 +1,4 @@
-"""How many threads torch may use for a while."""
+"""Limit torch's threads for a while."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """For work so small that waking OpenMP's threads, which then spin, costs more than it saves."""
+    """Run small work on one thread: waking OpenMP's spinning threads costs more than it saves."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,21 +1,23 @@
-"""Where the model takes its weights from."""
+"""Weight sources: where the model takes its weights from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from memscope_runners.checkpoint.config import ModelConfig
-from memscope_runners.checkpoint.tokenizer import Tokenizer
+from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.slab import Q8Weight, SlabLayout
+
+if TYPE_CHECKING:
+    from memscope_runners.checkpoint.tokenizer import Tokenizer
 
 Weight = Q8Weight | torch.Tensor
 
 
 class WeightSource(Protocol):
-    """Gives the model each layer's weights when it arrives there; they hold until the next call."""
+    """Gives the model each layer's weights in turn; they are valid until the next call."""
 
     @property
     def layers(self) -> int: ...
@@ -34,7 +36,7 @@ class WeightSource(Protocol):
 
 
 class CheckpointSource(Protocol):
-    """A quantized model as it lies on disk or in ordinary memory; layer L is the head."""
+    """A quantized model on disk or in memory; layer L is lm_head."""
 
     @property
     def name(self) -> str: ...
@@ -54,7 +56,7 @@ class CheckpointSource(Protocol):
 
 
 class ResidentWeights:
-    """Every slab of a checkpoint where it lies, nothing moved."""
+    """All slabs of a checkpoint used in place."""
 
     def __init__(self, checkpoint: CheckpointSource) -> None:
         self.layers = checkpoint.config.layers

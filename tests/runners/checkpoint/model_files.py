@@ -8,10 +8,10 @@ from typing import Any
 import gguf
 import torch
 
-from memscope_runners.checkpoint.config import ModelConfig
-from memscope_runners.checkpoint.floats import ENTRIES
 from memscope_runners.checkpoint.gguf import NAMES
 from memscope_runners.checkpoint.synthetic import TINY, SyntheticModel, byte_tokenizer
+from memscope_runners.q8.config import ModelConfig
+from memscope_runners.q8.floats import ENTRIES
 
 VOCAB = 512
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from memscope_runners.checkpoint.checkpoint import quantized
-from memscope_runners.checkpoint.floats import FloatModel, FloatWeights
+from memscope_runners.q8.floats import FloatModel, FloatWeights
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.model import Model
 from memscope_runners.q8.weights import ResidentWeights

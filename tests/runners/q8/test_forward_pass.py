@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from memscope_runners.checkpoint.floats import FloatWeights
 from memscope_runners.checkpoint.huggingface import HuggingFaceModel
 from memscope_runners.checkpoint.synthetic import TINY, SyntheticModel
+from memscope_runners.q8.floats import FloatWeights
 from memscope_runners.q8.kv_cache import KvCache
 from memscope_runners.q8.model import Model
 from tests.runners.checkpoint.model_files import save_llama

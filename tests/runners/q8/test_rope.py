@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from memscope_runners.checkpoint.config import RopeScaling
 from memscope_runners.checkpoint.synthetic import TINY
+from memscope_runners.q8.config import RopeScaling
 from memscope_runners.q8.rope import RopeTable, frequencies
 
 LLAMA = replace(TINY, heads=1, kv_heads=1, head_dim=128, rope_theta=500_000.0, context=131072)

@@ -1,4 +1,4 @@
-"""Numbers out of a config that somebody else wrote."""
+"""Read numbers from a config file that may hold anything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOWN_CHARACTERS = 120
 
 
 def unsupported(what: object) -> MemscopeError:
-    """The error for a model, or something of one, that cannot be run."""
+    """The error for a model or feature that memscope cannot run."""
     return MemscopeError(f"{clean(what, SHOWN_CHARACTERS)} is not supported.", NEXT_STEP)
 
 
@@ -23,7 +23,7 @@ def impossible(key: str, value: object) -> MemscopeError:
 
 
 def number(values: Mapping[str, object], key: str, default: float | None = None) -> float:
-    """A number, or `default` where there is none. Raises MemscopeError for anything else."""
+    """A number, or `default` if it is missing. Raises MemscopeError for anything else."""
     value = values.get(key)
     value = default if value is None else value
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -32,7 +32,7 @@ def number(values: Mapping[str, object], key: str, default: float | None = None)
 
 
 def whole(values: Mapping[str, object], key: str, default: int | None = None) -> int:
-    """A whole number, or `default` where there is none. Raises MemscopeError for anything else."""
+    """A whole number, or `default` if it is missing. Raises MemscopeError for anything else."""
     value = number(values, key, default)
     if isinstance(value, float) and not value.is_integer():
         raise impossible(key, value)

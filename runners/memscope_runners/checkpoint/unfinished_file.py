@@ -1,4 +1,7 @@
-"""A file under a name of its own until it is whole, and what a killed process left of one."""
+"""Write a file under a temporary, locked name; remove what killed processes left.
+
+The lock tells a file that is being written from a leftover.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ except ImportError:  # on Windows, where what a killed process left stays
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes the name `path` at the end, whole or not at all.
+    """Open a file to write; it is renamed to `path` once it is complete.
 
-    Until then it is `.NAME.PID` beside it, and locked. Raises OSError.
+    Until then it is named `.NAME.PID` and locked. Raises OSError.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with _open_locked(temporary) as file:
@@ -32,7 +35,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def remove_leftovers(folder: Path, suffix: str) -> None:
-    """Removes every `.NAME.PID` in `folder`, NAME of that suffix, that no process is writing."""
+    """Remove each `.NAME.PID` in `folder` that no process is writing; NAME ends in `suffix`."""
     if fcntl is None:
         return
     for path in folder.glob(f".*{suffix}.*"):
@@ -43,7 +46,7 @@ def remove_leftovers(folder: Path, suffix: str) -> None:
 
 
 def _open_locked(path: Path) -> BinaryIO:
-    """An empty file; opened again where it was taken for a leftover before it was locked."""
+    """Open an empty file; again if it was removed as a leftover before it was locked."""
     while True:
         file = path.open("ab")
         if fcntl is None:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from memscope.errors import MemscopeError
 from memscope.text import clean
 from memscope.units import format_bytes
-from memscope_runners.checkpoint.config_values import (
+from memscope_runners.q8.config_values import (
     NEXT_STEP,
     impossible,
     number,
@@ -32,10 +32,10 @@ SIZE_LIMITS = {  # far above any model, so that a damaged config asks for no mem
 
 @dataclass(frozen=True, slots=True)
 class RopeScaling:
-    """Llama 3's slowing of the slow rotary frequencies; raises MemscopeError where it cannot be.
+    """Llama 3's scaling of low rotary frequencies. Raises MemscopeError for impossible values.
 
     Frequencies of wavelengths above original_context / low_factor are divided by `factor`, those
-    below original_context / high_factor stay, and those between are interpolated.
+    below original_context / high_factor stay, frequencies in between are interpolated.
     """
 
     factor: float
@@ -52,7 +52,7 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """Sizes and constants of one model; raises MemscopeError where they cannot be right."""
+    """Sizes and constants of one model. Raises MemscopeError for impossible values."""
 
     name: str
     layers: int
@@ -112,7 +112,7 @@ class ModelConfig:
         return SlabLayout.of((("lm_head", self.vocab, self.hidden),))
 
     def fixed_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Names and shapes of what is never quantized: norms, and an untied embedding."""
+        """Names and shapes of what stays unquantized: norms, and an untied embedding."""
         shapes: dict[str, tuple[int, ...]] = {"norm": (self.hidden,)}
         for layer in range(self.layers):
             shapes[f"layers.{layer}.attention_norm"] = (self.hidden,)
@@ -143,7 +143,7 @@ class ModelConfig:
         return self.layers * self.layer_layout.bytes + self.head_layout.bytes
 
     def describe(self) -> str:
-        """What a user wants to know of a model that was loaded, on one line."""
+        """One line that describes the model to a user."""
         parts = [
             self.family,
             f"{self.layers} layers of {self.hidden}",
@@ -159,7 +159,7 @@ class ModelConfig:
 
     @classmethod
     def from_json(cls, text: str) -> ModelConfig:
-        """The inverse of to_json, fields that came later left out; MemscopeError else."""
+        """The inverse of to_json; ignores unknown fields. Raises MemscopeError."""
         try:
             values = json.loads(text)
             values["eos_token_ids"] = tuple(int(token) for token in values["eos_token_ids"])

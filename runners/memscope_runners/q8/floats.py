@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from memscope_runners.checkpoint.config import ModelConfig
-from memscope_runners.checkpoint.tokenizer import TokenizerFile
+from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.weights import embedding_rows
+
+if TYPE_CHECKING:
+    from memscope_runners.checkpoint.tokenizer import TokenizerFile
 
 ENTRIES = ("q", "k", "v", "o", "gate", "up", "down")
 
 
 class FloatModel(Protocol):
-    """Config, tokenizer and tensors by name, read one at a time.
+    """Config, tokenizer, and tensors by name, read one at a time.
 
     Names: `layers.N.q` (and k, v, o, gate, up, down), `lm_head` where untied, and those of
     `ModelConfig.fixed_shapes`; a tied `lm_head` gives the embedding.
@@ -26,12 +28,12 @@ class FloatModel(Protocol):
     @property
     def tokenizer_file(self) -> TokenizerFile: ...
     def tensor(self, name: str) -> torch.Tensor:
-        """The tensor in its own float dtype, rows = outputs; MemscopeError if it is missing."""
+        """The tensor in its float dtype, rows = outputs. Raises MemscopeError if missing."""
         ...
 
 
 class FloatWeights:
-    """The WeightSource of an unquantized model, all of it in float32: for comparisons."""
+    """The WeightSource of an unquantized model in float32, for comparisons."""
 
     def __init__(self, model: FloatModel) -> None:
         self.layers = model.config.layers

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from memscope_runners.checkpoint.checkpoint_writer import write_checkpoint
-from memscope_runners.checkpoint.replacement import remove_leftovers, replacing
 from memscope_runners.checkpoint.synthetic import TINY, SyntheticModel
+from memscope_runners.checkpoint.unfinished_file import remove_leftovers, replacing
 
 KILLED = """
 import os, signal, sys
