@@ -19,11 +19,11 @@ NAME_CHARACTERS = 50  # of an unfinished file: of four bytes each they still mak
 
 
 @contextlib.contextmanager
-def appearing(path: Path, *, force: bool) -> Iterator[Path]:
+def atomic_write(path: Path, *, force: bool) -> Iterator[Path]:
     """Yields a name to write to. It becomes ``path`` when the block ends well. Raises
     MemscopeError.
     """
-    with writing(path):
+    with explained_write_errors(path):
         target = _target(path)
         # A name that nobody can know before, so that no link of theirs waits there.
         name = f".{target.name[:NAME_CHARACTERS]}.{secrets.token_hex(8)}"
@@ -41,7 +41,7 @@ def appearing(path: Path, *, force: bool) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
+def explained_write_errors(path: Path) -> Iterator[None]:
     """Turns OSErrors from writing ``path`` into MemscopeErrors."""
     try:
         yield
@@ -65,7 +65,7 @@ def check_free(path: Path, *, force: bool, to_force: str = "--force") -> None:
 
     ``to_force``: how the user asks to overwrite a file, for the message.
     """
-    with writing(path):
+    with explained_write_errors(path):
         if path.is_dir():
             raise MemscopeError(f"{path} is a folder.", "Name a file in it.")
         if path.exists() and not path.is_file():  # /dev/null, say: --force must not replace it

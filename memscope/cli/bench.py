@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from memscope.atomic_file import appearing, check_free
+from memscope.atomic_file import atomic_write, check_free
 from memscope.cli.needs import needing
 from memscope.cli.progress import ProgressBars
 from memscope.errors import MemscopeError
@@ -169,7 +169,7 @@ def show(
 ) -> None:
     """The metrics as a file that appears by rename, and as tables or JSON on stdout."""
     if args.output:
-        with appearing(Path(args.output), force=args.force) as unfinished:
+        with atomic_write(Path(args.output), force=args.force) as unfinished:
             unfinished.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if args.json:
         print(json.dumps(result))

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memscope.atomic_file import appearing
+from memscope.atomic_file import atomic_write
 from memscope.cli.output import check_apart
 from memscope.cli.text.run_summary import file_notes
 
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
     path, files = Path(args.output), find_run(args.recording)
     check_apart(path, files.paths)
-    with appearing(path, force=args.force) as unfinished:
+    with atomic_write(path, force=args.force) as unfinished:
         written, states = _WRITERS[args.to](files, unfinished)
     partial = [state for state in states if state.is_partial]
     note = f"; the recording is partial ({partial[0]})" if partial else ""

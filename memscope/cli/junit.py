@@ -9,7 +9,7 @@ from pathlib import Path
 
 from memscope.analysis.limits.limits import Verdict
 from memscope.analysis.limits.written_value import write_value
-from memscope.atomic_file import appearing, check_free
+from memscope.atomic_file import atomic_write, check_free
 from memscope.cli.checking import Checked, CheckedRun
 from memscope.errors import MemscopeError
 from memscope.text import clean
@@ -22,7 +22,7 @@ def write_junit(path: Path, runs: Sequence[CheckedRun], *, force: bool) -> None:
     """Write the file, which appears when it is whole. Raises MemscopeError."""
     root = junit_tree(runs)
     ET.indent(root)
-    with appearing(path, force=force or is_verdicts(path)) as unfinished:
+    with atomic_write(path, force=force or is_verdicts(path)) as unfinished:
         ET.ElementTree(root).write(unfinished, encoding="utf-8", xml_declaration=True)
 
 

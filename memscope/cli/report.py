@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memscope.atomic_file import appearing, check_free
+from memscope.atomic_file import atomic_write, check_free
 from memscope.cli.file_kind import HEAD_BYTES, file_kind, unpacked
 from memscope.cli.needs import needing
 from memscope.cli.opening import add_warmup, read_processes
@@ -71,7 +71,7 @@ def _report_snapshot(args: argparse.Namespace) -> int:
     check_apart(path, [source])
     check_free(path, force=args.force)
     page = render_snapshot(source.name, read_snapshot_picture(source))
-    with appearing(path, force=args.force) as unfinished:
+    with atomic_write(path, force=args.force) as unfinished:
         unfinished.write_text(page, encoding="utf-8", newline="\n")
     print(path)
     return 0
@@ -119,7 +119,7 @@ def write_report(
         _read_map(shown.path, timeline, at),
         overview if overview.is_needed else None,
     )
-    with appearing(path, force=force) as unfinished:
+    with atomic_write(path, force=force) as unfinished:
         unfinished.write_text(page, encoding="utf-8", newline="\n")
     for note in file_notes(files):
         print(f"memscope: {note}", file=sys.stderr)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from memscope.probes.cupti.library import find_holder
 from memscope.probes.nvml.machine import Card, MachineReading, read_machine
 from memscope.probes.process_table import is_in_container
 
-OK, PARTLY, NO = "ok", "partly", "no"
 TORCH_SECONDS = 60
 _ASK_TORCH = """
 import ctypes, json, warnings
@@ -39,12 +39,23 @@ print(json.dumps(found | {"said": [str(warning.message) for warning in said]}))
 """
 
 
+class CheckVerdict(StrEnum):
+    """Whether something can be read on this machine."""
+
+    OK = "ok"
+    PARTLY = "partly"
+    NO = "no"
+
+
+OK, PARTLY, NO = CheckVerdict
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """The result of one check. ``fix`` is empty if there is nothing to fix."""
 
     name: str
-    verdict: str
+    verdict: CheckVerdict
     found: str
     fix: str = ""
 

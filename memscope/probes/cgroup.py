@@ -9,10 +9,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from memscope.facts import Fact
 from memscope.probes.kernel_files import read_kernel_file
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 SECONDS = 1.0
 UNLIMITED = 1 << 62  # version 1 writes the largest multiple of a page where there is no limit

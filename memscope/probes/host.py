@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+from typing import TYPE_CHECKING
 
 from memscope.facts import Fact
 from memscope.probes.kernel_files import read_kernel_file
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 try:
     import resource

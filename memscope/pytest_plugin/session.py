@@ -65,7 +65,7 @@ class SessionResults:
         folder = self._settings.output
         if folder is None:
             return
-        from memscope.atomic_file import appearing
+        from memscope.atomic_file import atomic_write
 
         result = {
             "limits": [limit.text for limit in self._settings.limits],
@@ -73,7 +73,7 @@ class SessionResults:
             "problems": self._problems,
             "tests": [self._results[test] for test in sorted(self._results)],
         }
-        with appearing(folder / RESULTS, force=True) as unfinished:
+        with atomic_write(folder / RESULTS, force=True) as unfinished:
             text = json.dumps(result, indent=1, allow_nan=False)
             unfinished.write_text(f"{text}\n", encoding="utf-8")
         self._notes.append(f"results: {folder / RESULTS}")

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import IO
 
-from memscope.atomic_file import check_free, writing
+from memscope.atomic_file import check_free, explained_write_errors
 from memscope.errors import MemscopeError
 
 try:
@@ -85,7 +85,7 @@ def check_writable(path: Path, *, force: bool, to_force: str = "--force") -> Non
 
     ``to_force``: how the user asks to overwrite a file, for the message.
     """
-    with writing(path):
+    with explained_write_errors(path):
         if path.is_symlink() and not path.is_dir() and (path.is_file() or not path.exists()):
             raise MemscopeError(
                 f"{path} is a link, and a recording is not written through one.",

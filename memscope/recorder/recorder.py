@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Self
 
-from memscope.atomic_file import writing
+from memscope.atomic_file import explained_write_errors
 from memscope.facts import Fact
 from memscope.recorder.active import push_active, remove_active
 from memscope.recorder.backlog import Backlog
@@ -278,7 +278,7 @@ class Recorder(Emitter):
 
 def _begin(path: Path, limit: int | None, *, force: bool) -> Segments:
     check_writable(path, force=force, to_force="force=True")
-    with writing(path):
+    with explained_write_errors(path):
         if force and path.exists():
             from memscope.reader.chain import remove_recording
 

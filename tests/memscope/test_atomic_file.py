@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from memscope.atomic_file import appearing, check_free
+from memscope.atomic_file import atomic_write, check_free
 from memscope.errors import MemscopeError
 
 
 def write(path: Path, text: str, *, force: bool = True) -> None:
-    with appearing(path, force=force) as unfinished:
+    with atomic_write(path, force=force) as unfinished:
         unfinished.write_text(text)
 
 
@@ -44,7 +44,7 @@ def test_a_write_that_fails_leaves_link_and_file(tmp_path: Path) -> None:
     target, link = tmp_path / "page.html", tmp_path / "link.html"
     target.write_text("old")
     link.symlink_to(target)
-    with pytest.raises(MemscopeError, match="No such file"), appearing(link, force=True):
+    with pytest.raises(MemscopeError, match="No such file"), atomic_write(link, force=True):
         pass  # nothing was written, say because the disk is full
     assert (link.is_symlink(), target.read_text()) == (True, "old")
     assert sorted(tmp_path.iterdir()) == [link, target]

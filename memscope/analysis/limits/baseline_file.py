@@ -11,7 +11,7 @@ from typing import Any
 from memscope.analysis.limits.expected import Expected
 from memscope.analysis.limits.machine_class import MachineClass
 from memscope.analysis.limits.written_value import write_value
-from memscope.atomic_file import appearing
+from memscope.atomic_file import atomic_write
 from memscope.errors import MemscopeError
 from memscope.units import format_bytes
 
@@ -32,7 +32,7 @@ def write_file(
     path: Path, machine: MachineClass, sections: Mapping[str, Sequence[Expected]]
 ) -> None:
     """Write the file, which appears when it is whole. Raises MemscopeError."""
-    with appearing(path, force=True) as unfinished:
+    with atomic_write(path, force=True) as unfinished:
         unfinished.write_text(baseline_text(machine, sections), encoding="utf-8")
 
 

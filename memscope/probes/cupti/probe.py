@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memscope.facts import Fact
 from memscope.probes.cupti.buffers import CuptiAbsent
@@ -23,7 +23,9 @@ from memscope.probes.nvml.cards import OwnBytes
 from memscope.probes.nvml.errors import explain
 from memscope.probes.torch.allocator import cuda_torch
 from memscope.probes.torch.cuda_watch import watch_cuda
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 FACT_SECONDS = 1.0
 

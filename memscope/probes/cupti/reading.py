@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memscope.events import Kind
 from memscope.facts import DeviceFact, Fact
@@ -14,7 +14,9 @@ from memscope.probes.nvml.cards import OwnBytes
 from memscope.probes.pace import TimePace
 from memscope.probes.torch.allocator import cuda_torch, read_counters
 from memscope.probes.torch.allocator_map import without_inductor
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 GROWTH_SHARE = 0.01  # of the time, for readings of what the process holds
 

@@ -10,13 +10,15 @@ import importlib
 import os
 import time
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memscope.facts import DeviceFact, Fact
 from memscope.probes.nvml.cards import check_memory, find_card, process_size
 from memscope.probes.nvml.errors import Problem, explain
 from memscope.probes.torch.allocator import cuda_torch
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 PROCESS_SECONDS = 1.0  # between lists of processes, which cost several times a reading
 CHEAP_SECONDS = 200e-6  # a list that costs less is read whenever the used bytes have changed, to be

@@ -6,9 +6,11 @@ Reading them calls no CUDA function, so any thread may do it, even during graph 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memscope.recorder.recorder import Recorder
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
+
 
 # The name of a reading → where it stands in torch's nested counters.
 _BYTES = {

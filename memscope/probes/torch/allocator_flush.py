@@ -10,12 +10,14 @@ import os
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memscope.events import Kind
 from memscope.facts import probe_fact
 from memscope.probes.torch.allocator import cuda_torch, read_counters
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 # Where torch flushes from, in the module torch._C; not every version has the second.
 _FUNCTIONS = ("_cuda_emptyCache", "_accelerator_emptyCache")

@@ -10,7 +10,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memscope.events import Kind
 from memscope.facts import Fact
@@ -21,7 +21,9 @@ from memscope.interop.snapshot.snapshot import (
     Snapshot,
     check_snapshot,
 )
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 MAX_BLOCKS = 200_000
 MAX_SECONDS = 2.0

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 from memscope.facts import DeviceFact
 from memscope.probes.nvml.cards import OwnBytes
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 
 def measure_context(recorder: Recorder, device: int = 0) -> int | None:

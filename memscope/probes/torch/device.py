@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memscope.facts import DeviceFact, Fact
 from memscope.probes.torch.allocator import cuda_torch
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 # Variables that change what memory is used, or where; no others are recorded.
 ENVIRONMENT = (

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memscope.facts import probe_fact
 from memscope.probes.pace import TimePace
 from memscope.probes.torch.allocator import cuda_torch, read_counters
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 
 class DeviceFreeProbe:

@@ -15,7 +15,7 @@ import sys
 import threading
 import weakref
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memscope.events import Kind
 from memscope.facts import Fact, probe_fact
@@ -32,7 +32,9 @@ from memscope.recorder.memory_errors import (
     open_recorders,
     recorded_by_caller,
 )
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 FLUSH_SECONDS = 1.0
 MOST_BLOCKS = 5 * MAX_BLOCKS

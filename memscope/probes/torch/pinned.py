@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memscope.facts import probe_fact
 from memscope.probes.pace import TimePace
 from memscope.probes.torch.allocator import cuda_torch
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 LEAST_NS = 250_000_000  # between two readings
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memscope.facts import Fact
 from memscope.probes.pace import TimePace
 from memscope.probes.torch.allocator import cuda_torch
 from memscope.probes.torch.history import is_history_on
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 LEAST_NS = 1_000_000_000
 SHARE = 0.0005

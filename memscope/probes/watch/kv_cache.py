@@ -10,9 +10,11 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memscope.recorder.recorder import Recorder
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
+
 
 READING = "model.kv_bytes"
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from memscope.events import Kind
 from memscope.probes.watch.model_layers import Layer, Undo, device_changes
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 # Plain ints: an enum member costs a lookup at each event.
 _SAMPLE = int(Kind.SAMPLE)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memscope.probes.torch.allocator import cuda_torch, read_counters
 from memscope.probes.watch.kv_cache import READING as KV_READING
 from memscope.probes.watch.kv_cache import kv_bytes
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 COUNTERS = ("active_bytes", "allocated_bytes", "reserved_bytes", "peak_allocated_bytes")
 

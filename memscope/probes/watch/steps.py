@@ -13,10 +13,12 @@ import re
 import sys
 import threading
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memscope.facts import StepSource
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 SECOND_NS = 1_000_000_000
 # Each replaces those before it.

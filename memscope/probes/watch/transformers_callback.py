@@ -6,13 +6,15 @@ transformers is imported only when the callback is created.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memscope.errors import MemscopeError
 from memscope.probes.watch.model_layers import DEFAULT_LAYERS
 from memscope.probes.watch.watch import Watch, watch
 from memscope.recorder.active import active_recorder
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 
 def trainer_callback(

@@ -10,7 +10,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from memscope.facts import Fact, StepSource, probe_fact
 from memscope.probes.pace import LAYER_SHARE, StepPace, TimePace
@@ -27,7 +27,9 @@ from memscope.probes.watch.model_layers import (
     is_compiled_whole,
 )
 from memscope.recorder.active import active_recorder
-from memscope.recorder.recorder import Recorder
+
+if TYPE_CHECKING:
+    from memscope.recorder.recorder import Recorder
 
 
 def watch(
