@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from memscope.analysis.diagnosis.explanation import Diagnosis
 from memscope.analysis.metrics.table import METRICS
 from memscope.analysis.timeline.reading_names import READINGS
 from memscope.cli.verbs import VERBS
@@ -84,6 +85,10 @@ def test_every_kind_and_column_of_an_event_is_listed() -> None:
 def test_every_fact_is_listed() -> None:
     listed = table_names(page("recording").partition("### Facts")[2])
     assert set(listed) >= {*Fact, *(f"{fact}.N" for fact in DeviceFact)}
+
+
+def test_every_diagnosis_is_listed() -> None:
+    assert set(table_names(page("explain").partition("## Diagnoses")[2])) == set(Diagnosis)
 
 
 def test_keys_of_json_are_those_of_a_summary(tmp_path: Path) -> None:
