@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memscope.analysis.ledger.ledger import Ledger
-from memscope.analysis.ledger.lines import Line
+from memscope.analysis.ledger.lines import LedgerLine
 from memscope.analysis.summary.summary import Summary
 from memscope.units import format_bytes
 from memscope_dashboards.html.markup import escape
@@ -31,11 +31,11 @@ def _ledger(ledger: Ledger) -> str:
     )
 
 
-def _is_shown(line: Line) -> bool:
+def _is_shown(line: LedgerLine) -> bool:
     return line.bytes is not None and bool(line.bytes or not line.is_rest)
 
 
-def _row(depth: int, line: Line, whole: int) -> str:
+def _row(depth: int, line: LedgerLine, whole: int) -> str:
     size = line.bytes or 0
     share = min(max(size / whole, 0.0), 1.0)
     note = f"{line.coverage}: {line.reason}" if line.reason else ""

@@ -1,7 +1,7 @@
-"""The ledger: every byte of a device in the line of who took it, at one moment.
+"""The ledger: who holds every byte of a device, at one moment.
 
-A partition by construction: what a line's parts leave of it is a line of its own. What nobody can
-tell has its reason and no bytes.
+The parts of a line always add up to it, because what is left over is a line too. A line that could
+not be measured has a reason instead of bytes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memscope.analysis.ledger.lines import MEASURED, PARTIAL, Line, absent, divide, read
+from memscope.analysis.ledger.lines import Coverage, LedgerLine, absent, divide, read
 from memscope.analysis.ledger.outside import outside_lines
 from memscope.analysis.ledger.torch import torch_line
 from memscope.analysis.metrics.memory import find_device
@@ -22,35 +22,35 @@ from memscope.units import format_seconds
 
 MAX_PROCESSES = 16
 OLD_NS = 2_000_000_000
-UNTOLD_PROCESS = "the driver gives no memory of a process"
-_UNTOLD = Line("untold", "", None)  # what is left of a partition that is one by itself: nothing
+UNTOLD_PROCESS = "the driver does not report memory per process"
+_UNTOLD = LedgerLine("untold", "", None)  # for lines whose parts add up by themselves
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """One device. ``source`` says who told its total; ``at_ns`` is the last event's time."""
+    """One device. ``source``: where its total comes from. ``at_ns``: time of the last event."""
 
     device: int
     name: str
     source: str
     at_ns: int
-    total: Line
+    total: LedgerLine
 
     @property
-    def lines(self) -> tuple[tuple[int, Line], ...]:
+    def lines(self) -> tuple[tuple[int, LedgerLine], ...]:
         """Every line with its depth, from the total down."""
         return tuple(self.total.walk())
 
     @property
-    def coverage(self) -> dict[str, tuple[Line, ...]]:
-        """Measured, partial, not measurable → the lines; what is a mere rest is in none."""
-        found: dict[str, list[Line]] = {}
+    def coverage(self) -> dict[Coverage, tuple[LedgerLine, ...]]:
+        """Coverage → the lines that have it, without lines that are only what is left over."""
+        found: dict[Coverage, list[LedgerLine]] = {}
         for _, line in self.lines:
             if not line.is_rest:
                 found.setdefault(line.coverage, []).append(line)
         return {coverage: tuple(lines) for coverage, lines in found.items()}
 
-    def find(self, key: str) -> Line | None:
+    def find(self, key: str) -> LedgerLine | None:
         """The line of a key."""
         return next((line for _, line in self.lines if line.key == key), None)
 
@@ -77,7 +77,7 @@ class Ledger:
 
 
 def make_ledgers(timeline: Timeline) -> tuple[Ledger, ...]:
-    """One for each device that something is known of, as it stood at the last event."""
+    """A ledger for each device with readings, as of the last event."""
     device = find_device(timeline)
     if device is not None and device.is_host:
         found = _host_ledger(timeline, device)
@@ -104,71 +104,81 @@ def _gpu_ledger(timeline: Timeline, device: int) -> Ledger:
     coverage, old = facts.age("nvml.used_bytes")  # which NVML gives together with the others
     why = facts.absence("driver_reserved")
     driver = read("driver_reserved", "reserved by the driver", reserved, why, partial=old)
-    words = "used" if reserved is not None else "used, the driver's part included"
+    words = "used" if reserved is not None else "used, including the driver"
     parts = (
-        Line("free", "free", free, coverage, old),
+        LedgerLine("free", "free", free, coverage, old),
         driver,
-        _used_line(facts, Line("used", words, used, coverage, old)),
+        _used_line(facts, LedgerLine("used", words, used, coverage, old)),
     )
     source = "NVML v2" if reserved is not None else "NVML v1"
-    root = divide(Line("total", "device", total), parts, _UNTOLD)
+    root = divide(LedgerLine("total", "device", total), parts, _UNTOLD)
     return facts.ledger(source, root)
 
 
-def _without_nvml(facts: _Facts) -> Line:
-    """Torch alone: what else is on the card cannot be told, but by ``mem_get_info``."""
+def _without_nvml(facts: _Facts) -> LedgerLine:
+    """The ledger without NVML: what else is on the GPU is known only from ``mem_get_info``."""
     reason = facts.absence("used")
     size, free = facts.bytes("mem_get_info.total_bytes"), facts.bytes("mem_get_info.free_bytes")
     if size is not None and free is not None:
         return _by_runtime(facts, size, free)
     held = facts.own_bytes
     total = facts.count("total_bytes")
-    root = Line("total", "device" if total else "this process, as far as known", total or held)
-    rest = Line("elsewhere", "free, driver, other processes, outside torch", None, PARTIAL, reason)
-    return divide(root, (*facts.own_lines,), rest if total else Line("elsewhere", "", None))
+    root = LedgerLine(
+        "total", "device" if total else "this process, as far as it is known", total or held
+    )
+    rest = LedgerLine(
+        "elsewhere",
+        "free, the driver, other processes, outside torch",
+        None,
+        Coverage.PARTIAL,
+        reason,
+    )
+    return divide(root, (*facts.own_lines,), rest if total else LedgerLine("elsewhere", "", None))
 
 
-def _by_runtime(facts: _Facts, total: int, free: int) -> Line:
+def _by_runtime(facts: _Facts, total: int, free: int) -> LedgerLine:
     """The CUDA runtime's total leaves out what the driver keeps for itself."""
-    words = f"NVML does not tell: {facts.absence('used')}; mem_get_info leaves it out of its total"
+    words = f"not known from NVML: {facts.absence('used')}; not in the total of mem_get_info"
     coverage, old = facts.age("mem_get_info.free_bytes")
     parts = (
-        Line("free", "free", free, coverage, old),
+        LedgerLine("free", "free", free, coverage, old),
         absent("driver_reserved", "reserved by the driver", words),
-        _used_line(facts, Line("used", "used", total - free, coverage, old)),
+        _used_line(facts, LedgerLine("used", "used", total - free, coverage, old)),
     )
-    return divide(Line("total", "device, less the driver's part", total), parts, _UNTOLD)
+    return divide(LedgerLine("total", "device, without the driver's part", total), parts, _UNTOLD)
 
 
-def _used_line(facts: _Facts, used: Line) -> Line:
-    """By process, where the driver tells; else what torch holds and what is outside of it."""
+def _used_line(facts: _Facts, used: LedgerLine) -> LedgerLine:
+    """Divided by process if the driver reports that, else into torch and all else."""
     process = facts.bytes("nvml.process_bytes")
     if process is None:
         why = facts.absence("process")
-        rest = Line("outside", "outside torch, of this process and others", None, PARTIAL, why)
-        return divide(
-            used, (absent("by_process", "what each process took", why), *facts.own_lines), rest
+        rest = LedgerLine(
+            "outside", "outside torch, in this process and others", None, Coverage.PARTIAL, why
         )
-    own = Line("process", "this process", process, *facts.age("nvml.process_bytes"))
-    rest = Line(
+        return divide(
+            used, (absent("by_process", "memory per process", why), *facts.own_lines), rest
+        )
+    own = LedgerLine("process", "this process", process, *facts.age("nvml.process_bytes"))
+    rest = LedgerLine(
         "no_process",
-        "in no process's metric",
+        "not attributed to any process",
         None,
-        PARTIAL,
-        "used less all processes: what the driver keeps for itself, and processes it hides",
+        Coverage.PARTIAL,
+        "used memory minus all processes: the driver's own, and processes that it hides",
     )
     return divide(used, (_process_line(facts, own), *_other_processes(facts)), rest)
 
 
-def _process_line(facts: _Facts, process: Line) -> Line:
+def _process_line(facts: _Facts, process: LedgerLine) -> LedgerLine:
     outside = tuple(outside_lines(facts.timeline, facts.device, facts.raw_bytes))
     unknown = [line.words for line in outside if line.bytes is None]
-    reason = f"what no other line holds: {', '.join((*unknown, 'stacks of kernels, rounding'))}"
-    rest = Line("unexplained", "unexplained", None, PARTIAL, reason)
+    reason = f"what is in no other line: {', '.join((*unknown, 'stacks of kernels, rounding'))}"
+    rest = LedgerLine("unexplained", "unexplained", None, Coverage.PARTIAL, reason)
     return divide(process, (*facts.own_lines, *outside), rest)
 
 
-def _other_processes(facts: _Facts) -> Iterator[Line]:
+def _other_processes(facts: _Facts) -> Iterator[LedgerLine]:
     others = facts.timeline.facts.get(DeviceFact.OTHER_PROCESSES.of(facts.device))
     if not isinstance(others, Mapping):
         return
@@ -182,17 +192,17 @@ def _other_processes(facts: _Facts) -> Iterator[Line]:
     left = [as_count(sizes[pid].get("bytes")) for pid in order[MAX_PROCESSES:]]
     if left:
         known = [size for size in left if size is not None]
-        partial = "" if len(known) == len(left) else f"without some: {UNTOLD_PROCESS}"
+        partial = "" if len(known) == len(left) else f"some are missing: {UNTOLD_PROCESS}"
         words, size = f"{len(left)} more processes", sum(known) if known else None
         yield read("processes", words, size, UNTOLD_PROCESS, partial=partial)
 
 
-def _raw_lines(timeline: Timeline, held: int) -> Line:
-    """What driver calls took, by what was in it at the last step's end, if all is still there."""
+def _raw_lines(timeline: Timeline, held: int) -> LedgerLine:
+    """Memory taken by the program's own driver calls, divided by use at the last step's end."""
     steps = timeline.steps
-    line = Line("raw", "driver calls of this program", held)
+    line = LedgerLine("raw", "driver calls by this program", held)
     columns = (
-        ("raw.resident", "weights ready", "resident_bytes"),
+        ("raw.resident", "weights ready for compute", "resident_bytes"),
         ("raw.in_flight", "weights in flight", "in_flight_bytes"),
         ("raw.idle", "idle in the weight pool", "idle_bytes"),
         ("raw.kv", "KV cache", "kv_bytes"),
@@ -200,27 +210,28 @@ def _raw_lines(timeline: Timeline, held: int) -> Line:
     if not len(steps):
         return line
     parts = [
-        Line(key, words, max(int(getattr(steps, column)[-1]), 0)) for key, words, column in columns
+        LedgerLine(key, words, max(int(getattr(steps, column)[-1]), 0))
+        for key, words, column in columns
     ]
     if sum(part.bytes or 0 for part in parts) > held:  # given back since
         return line
-    return divide(line, parts, Line("raw.rest", "fixed weights and buffers", None))
+    return divide(line, parts, LedgerLine("raw.rest", "fixed weights and buffers", None))
 
 
 def _host_ledger(timeline: Timeline, device: Device) -> Ledger | None:
-    """A host device: what it handed out, of the limit that it holds to."""
+    """The ledger of a host device: what it handed out, of its limit."""
     reading = timeline.latest("device.allocated_bytes")
     held = int(reading.value) if reading is not None else timeline.driver.bytes
     if device.usable_bytes is None or (reading is None and not timeline.driver.calls):
         return None
-    root = Line("total", "limit of this host device", device.usable_bytes)
-    rest = Line("free", "free", None)
+    root = LedgerLine("total", "limit of this host device", device.usable_bytes)
+    rest = LedgerLine("free", "free", None)
     whole = divide(root, (_raw_lines(timeline, held),), rest)
     return Ledger(-1, device.name, "the program", timeline.last_ns, whole)
 
 
 class _Facts:
-    """Readings and reasons of one GPU."""
+    """Readings of one GPU, and reasons for those that are missing."""
 
     def __init__(self, timeline: Timeline, device: int) -> None:
         self.timeline, self.device = timeline, device
@@ -232,67 +243,73 @@ class _Facts:
 
     @property
     def _has_raw(self) -> bool:
-        """Driver calls carry no device; they are the runner's, on the device that it names."""
+        """Driver calls have no device: they are the runner's, on the device that it names."""
         name = str(self.timeline.fact(FIRST_DEVICE, "device") or "cuda:0")
         found = re.search(r"\d+$", name)
         return bool(self.timeline.driver.calls) and self.device == int(found[0] if found else 0)
 
     @property
     def _absent(self) -> Mapping[str, object]:
-        """What NVML did not tell, and why."""
+        """Reading that NVML did not give → why."""
         reasons = self.timeline.fact(Fact.NVML, "absent")
         return reasons if isinstance(reasons, Mapping) else {}
 
     def bytes(self, reading_name: str) -> int | None:
-        """The last reading; what was read without a device is the first one's."""
+        """The last reading of a name on this GPU; None if there is none."""
         reading = self.timeline.latest(reading_name, self.device)
         return None if reading is None else int(reading.value)
 
     def count(self, field: str) -> int | None:
-        """Of the fact that describes this device."""
+        """One field of the fact that describes this GPU."""
         size = self.timeline.count_fact(DeviceFact.CUDA.of(self.device), field)
         return size if size is not None else self.timeline.count_fact(FIRST_DEVICE, field)
 
-    def age(self, reading_name: str) -> tuple[str, str]:
-        """Coverage and reason of a reading that may be old, or older than what it is divided by."""
+    def age(self, reading_name: str) -> tuple[Coverage, str]:
+        """Coverage of a reading, and a reason if it is old or older than its parts."""
         reading = self.timeline.latest(reading_name, self.device)
         if reading is None:
-            return MEASURED, ""
+            return Coverage.MEASURED, ""
         age = self.timeline.last_ns - reading.t_ns
         earlier = self.timeline.driver.last_ns - reading.t_ns if self._has_raw else 0
         if earlier > 0:
             words = (
-                f"read {format_seconds(earlier / 1e9)} before the last driver call of this program"
+                f"read {format_seconds(earlier / 1e9)} before the last driver call by this program"
             )
-            return PARTIAL, words
+            return Coverage.PARTIAL, words
         key = f"cuda:{self.device}"
         why = f": {self._absent[key]}" if key in self._absent else ""
         is_old = age > OLD_NS or (why and reading_name.startswith("nvml."))
-        return (PARTIAL, f"read {age / 1e9:.1f} s before{why}") if is_old else (MEASURED, "")
+        return (
+            (Coverage.PARTIAL, f"read {age / 1e9:.1f} s before{why}")
+            if is_old
+            else (Coverage.MEASURED, "")
+        )
 
     def absence(self, what: str) -> str:
-        """Why NVML did not tell something."""
+        """Why NVML did not give a reading."""
         for key in (f"nvml.{what}_bytes", f"cuda:{self.device}", "nvml"):
             if key in self._absent:
                 return str(self._absent[key])
-        return "NVML's metric is not recorded"
+        return "NVML's reading is not recorded"
 
     @property
     def own_bytes(self) -> int:
-        """Torch's and the runner's own."""
+        """Bytes that torch and the runner hold."""
         return sum(line.bytes or 0 for line in self.own_lines)
 
     @property
-    def own_lines(self) -> tuple[Line, ...]:
-        """Torch reserved, driver calls, and what the driver rounds these up by."""
+    def own_lines(self) -> tuple[LedgerLine, ...]:
+        """Lines of torch and of the runner's driver calls, and the driver's rounding of these."""
         lines = [torch_line(self.timeline, self.device)]
         if self._has_raw:
             rounding = self.timeline.driver.rounded_bytes - self.timeline.driver.bytes
             lines.append(_raw_lines(self.timeline, self.raw_bytes))
-            why = "of driver calls above 1 MiB; smaller ones share granules"
-            lines.append(Line("rounding", "rounded up to 2 MiB", rounding, PARTIAL, why))
+            why = "for driver calls above 1 MiB; smaller ones share 2 MiB"
+            lines.append(
+                LedgerLine("rounding", "rounding up to 2 MiB", rounding, Coverage.PARTIAL, why)
+            )
         return tuple(lines)
 
-    def ledger(self, source: str, total: Line) -> Ledger:
-        """The ledger of this device."""
+    def ledger(self, source: str, total: LedgerLine) -> Ledger:
+        """The ledger of this GPU."""
         return Ledger(self.device, self.name, source, self.timeline.last_ns, total)

@@ -4,56 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
-MEASURED, PARTIAL, ABSENT = "measured", "partial", "not measurable"
+
+class Coverage(StrEnum):
+    """How much of a line's bytes was measured."""
+
+    MEASURED = "measured"
+    PARTIAL = "partial"
+    ABSENT = "not measurable"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """``bytes`` None where nobody told: then ``reason`` says why, as it does what partial means.
+class LedgerLine:
+    """One line. ``reason`` says why ``bytes`` is None, or what a partial line lacks.
 
-    ``is_rest``: what the others leave of the line above, and so the only one that may be negative.
+    ``is_rest``: what the line above has beyond its other parts. Only such a line may be negative.
     """
 
     key: str
     words: str
     bytes: int | None
-    coverage: str = MEASURED
+    coverage: Coverage = Coverage.MEASURED
     reason: str = ""
-    parts: tuple[Line, ...] = ()
+    parts: tuple[LedgerLine, ...] = ()
     is_rest: bool = False
 
-    def walk(self, depth: int = 0) -> Iterator[tuple[int, Line]]:
-        """This line and all below it, each with its depth."""
+    def walk(self, depth: int = 0) -> Iterator[tuple[int, LedgerLine]]:
+        """This line and every line below it, with its depth."""
         yield depth, self
         for part in self.parts:
             yield from part.walk(depth + 1)
 
     @property
-    def leaves(self) -> Iterator[Line]:
-        """The lines with bytes that none below divides: they add up to this one."""
+    def leaves(self) -> Iterator[LedgerLine]:
+        """The lines below that have no parts: their bytes add up to this line's."""
         if not self.parts:
             yield self
         for part in self.parts:
             yield from part.leaves
 
 
-def absent(key: str, words: str, reason: str) -> Line:
-    """A line that nobody told of."""
-    return Line(key, words, None, ABSENT, reason)
+def absent(key: str, words: str, reason: str) -> LedgerLine:
+    """A line whose bytes could not be measured."""
+    return LedgerLine(key, words, None, Coverage.ABSENT, reason)
 
 
-def read(key: str, words: str, size: int | None, reason: str, *, partial: str = "") -> Line:
-    """A reading, or why there is none. ``partial``: what it is short of."""
+def read(key: str, words: str, size: int | None, reason: str, *, partial: str = "") -> LedgerLine:
+    """A line of a reading; if there is none, ``reason`` says why. ``partial``: what it lacks."""
     if size is None:
         return absent(key, words, reason)
-    return Line(key, words, size, PARTIAL if partial else MEASURED, partial)
+    return LedgerLine(key, words, size, Coverage.PARTIAL if partial else Coverage.MEASURED, partial)
 
 
-def divide(line: Line, parts: Sequence[Line], rest: Line) -> Line:
-    """``line`` with its parts and what they leave of it, whose own bytes do not count.
+def divide(line: LedgerLine, parts: Sequence[LedgerLine], rest: LedgerLine) -> LedgerLine:
+    """``line`` with ``parts`` and a last part, ``rest``, that gets the bytes left over.
 
-    A rest of zero that is no line of interest (without words) is left out.
+    If nothing is left over, a rest without words is left out.
     """
     if line.bytes is None:
         return line

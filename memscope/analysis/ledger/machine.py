@@ -1,4 +1,4 @@
-"""What is on each GPU of this machine: a partition of its memory, every line with its owner."""
+"""Who holds the memory of each GPU of this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SMALL_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One line of a card: bytes and whose they are; ``bytes`` None where not measured."""
+    """Bytes of one holder on a GPU. ``bytes`` is None if they were not measured."""
 
     label: str
     bytes: int | None
@@ -25,13 +25,13 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class CardBalance:
-    """The lines of one card; those with bytes add up to the total."""
+    """The holdings on one GPU. Their bytes add up to its total."""
 
     card: Card
     holdings: tuple[Holding, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """What ``--json`` prints of it."""
+        """The card as ``--json`` prints it."""
         card = self.card
         return {
             "index": card.index,
@@ -47,7 +47,7 @@ class CardBalance:
 
 
 def balance_machine(reading: MachineReading) -> tuple[CardBalance, ...]:
-    """A partition of each card of ``reading``."""
+    """The holdings on each GPU of ``reading``."""
     return tuple(CardBalance(card, tuple(_holdings(card, reading))) for card in reading.cards)
 
 
@@ -68,9 +68,11 @@ def _holdings(card: Card, reading: MachineReading) -> Iterator[Holding]:
 
 def _process(pid: int, size: int | None, entry: ProcessEntry | None, card: Card) -> Holding:
     lacking = card.missing.get("process bytes")
-    reason = None if size is not None else lacking.reason if lacking else "the driver does not say"
+    reason = (
+        None if size is not None else lacking.reason if lacking else "not reported by the driver"
+    )
     if entry is None:
-        unseen = "not visible here: it has ended, or belongs to another container"
+        unseen = "not visible here: it has ended, or runs in another container"
         reason = f"{reason}; {unseen}" if reason else unseen
     elif entry.is_orphan:
         reason = f"{reason}; its parent is gone" if reason else "its parent is gone"
@@ -78,7 +80,7 @@ def _process(pid: int, size: int | None, entry: ProcessEntry | None, card: Card)
 
 
 def _unowned(card: Card, reading: MachineReading) -> Iterator[Holding]:
-    """What is used and no listed process owns."""
+    """Used memory that belongs to no listed process."""
     owned = sum(size or 0 for size in card.processes.values())
     rest = (card.used_bytes or 0) - owned
     if abs(rest) >= SMALL_BYTES or (rest and card.reserved_bytes is None):
@@ -89,26 +91,26 @@ def _unowned(card: Card, reading: MachineReading) -> Iterator[Holding]:
 
 def _why_unowned(card: Card, reading: MachineReading, rest: int) -> str:
     if rest < 0:
-        return "processes share memory, so that theirs add up to more than is used"
+        return "processes share memory, so that their sum is more than what is used"
     if "processes" in card.missing:
         return f"the list of processes cannot be read: {card.missing['processes'].reason}"
     if any(size is None for size in card.processes.values()):
-        return "the driver gives no memory of some processes above"
+        return "the driver does not report the memory of some processes above"
     reasons = []
     if "driver-reserved" in card.missing:
-        reasons.append("it includes what the driver keeps for itself")
+        reasons.append("it includes the driver's own memory")
     if reading.is_container:
-        reasons.append("processes outside this container are not visible in it")
+        reasons.append("processes outside this container are not visible here")
     elif not card.processes:
         reasons.append(
-            "no process is listed: those of containers, of other users' namespaces or "
-            "of graphics may be hidden, or one has ended without giving it back"
+            "no process is listed: processes of containers, of other users or of graphics may be "
+            "hidden, or one has ended without giving memory back"
         )
-    return "; ".join(reasons) or "the driver's own use, or a process that it does not list"
+    return "; ".join(reasons) or "memory of the driver, or of a process that it does not list"
 
 
 def machine_json(reading: MachineReading) -> dict[str, Any]:
-    """What ``--json`` prints of the machine."""
+    """The machine as ``--json`` prints it."""
     problem = reading.problem
     return {
         "driver": reading.driver,

@@ -1,11 +1,11 @@
-"""What a process holds outside torch, in the ledger's lines, as CUPTI and NVML told it."""
+"""Ledger lines for memory that a process holds outside torch, from CUPTI and NVML."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memscope.analysis.ledger.lines import PARTIAL, Line, absent, divide, read
+from memscope.analysis.ledger.lines import Coverage, LedgerLine, absent, divide, read
 from memscope.analysis.timeline.facts import as_count
 from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline
@@ -20,16 +20,17 @@ WORDS = {
     "libraries": "libraries' own allocations",
     "modules": "modules loaded later",
 }
-NOT_ASKED = "CUPTI was not asked for"
-NO_READING = "NVML gave no bytes of this process while CUPTI was on"
-LOADED = "what the process grew by, beyond all calls, while code was loaded"
-OF_POOL = "as it stood at the pool's last call"
+NOT_ASKED = "CUPTI was off; --cupti turns it on"
+NO_READING = "NVML reported no memory of this process while CUPTI was on"
+LOADED = "growth of the process while code was loaded, minus all recorded calls"
+OF_POOL = "as of the last call of the pool"
 
 
-def outside_lines(timeline: Timeline, device: int, raw_bytes: int) -> Iterator[Line]:
-    """Pool, CUPTI, libraries, modules, context. ``raw_bytes``: the program's own driver calls.
+def outside_lines(timeline: Timeline, device: int, raw_bytes: int) -> Iterator[LedgerLine]:
+    """Lines for pool, CUPTI, libraries, modules and context.
 
-    CUPTI sees these as well, as calls by cuda.bindings; they have a line of their own already.
+    ``raw_bytes``: memory of the program's own driver calls. CUPTI counts it as cuda.bindings; it is
+    subtracted here because it has a line of its own.
     """
     told = timeline.facts.get(DeviceFact.OUTSIDE_TORCH.of(device))
     if not isinstance(told, Mapping):
@@ -41,7 +42,7 @@ def outside_lines(timeline: Timeline, device: int, raw_bytes: int) -> Iterator[L
     own = min(libraries.get(BINDINGS, 0), raw_bytes)
     own_of_pool = min(pools.get(BINDINGS, 0), raw_bytes - own)
     yield _pool_line(as_count(told.get("pools_bytes")), own_of_pool)
-    yield read("cupti", WORDS["cupti"], as_count(told.get("cupti_bytes")), "CUPTI did not tell")
+    yield read("cupti", WORDS["cupti"], as_count(told.get("cupti_bytes")), "not reported by CUPTI")
     yield _libraries_line(timeline, told, libraries, own)
     yield _modules_line(timeline, device, told)
     yield _context_line(timeline, device, told)
@@ -50,12 +51,12 @@ def outside_lines(timeline: Timeline, device: int, raw_bytes: int) -> Iterator[L
 def _absence(timeline: Timeline) -> str:
     if Fact.CUPTI not in timeline.facts:
         return NOT_ASKED
-    return str(timeline.fact(Fact.CUPTI, "absent") or "CUPTI recorded nothing of this device")
+    return str(timeline.fact(Fact.CUPTI, "absent") or "CUPTI recorded nothing on this device")
 
 
-def _pool_line(size: int | None, own_bytes: int) -> Line:
+def _pool_line(size: int | None, own_bytes: int) -> LedgerLine:
     if size is None:
-        return absent("stream_ordered", WORDS["stream_ordered"], "CUPTI did not tell")
+        return absent("stream_ordered", WORDS["stream_ordered"], "not reported by CUPTI")
     left = max(size - own_bytes, 0)
     partial = OF_POOL if left else ""
     return read("stream_ordered", WORDS["stream_ordered"], left, "", partial=partial)
@@ -63,21 +64,21 @@ def _pool_line(size: int | None, own_bytes: int) -> Line:
 
 def _libraries_line(
     timeline: Timeline, told: Mapping[str, Any], libraries: dict[str, int], own_bytes: int
-) -> Line:
-    """With a line for each library, the largest first."""
+) -> LedgerLine:
+    """Allocations by libraries, with a line for each library, the largest first."""
     held = {name: size - own_bytes * (name == BINDINGS) for name, size in libraries.items()}
     order = sorted((name for name in held if held[name] > 0), key=lambda name: -held[name])
     size = sum(held[name] for name in order) if libraries else as_count(told.get("libraries_bytes"))
     reasons = tuple(_gaps(timeline))
     line = read(
-        "libraries", WORDS["libraries"], size, "CUPTI did not tell", partial="; ".join(reasons)
+        "libraries", WORDS["libraries"], size, "not reported by CUPTI", partial="; ".join(reasons)
     )
-    parts = [Line(f"library.{name}", name, held[name]) for name in order[:MAX_LIBRARIES]]
+    parts = [LedgerLine(f"library.{name}", name, held[name]) for name in order[:MAX_LIBRARIES]]
     left = order[MAX_LIBRARIES:]
     if left:
         words = f"{len(left)} more libraries"
-        parts.append(Line("library", words, sum(held[name] for name in left)))
-    return divide(line, parts, Line("library.rest", "", None)) if parts else line
+        parts.append(LedgerLine("library", words, sum(held[name] for name in left)))
+    return divide(line, parts, LedgerLine("library.rest", "", None)) if parts else line
 
 
 def _gaps(timeline: Timeline) -> Iterator[str]:
@@ -90,12 +91,14 @@ def _gaps(timeline: Timeline) -> Iterator[str]:
     if stopped := timeline.fact(probe_fact("cupti"), "stopped"):
         yield f"reading CUPTI failed before the end: {stopped}"
     if timeline.fact(Fact.CUPTI, "names_libraries") is False:
-        yield "this CUPTI names no libraries: 12.8 is the first that does"
+        yield "this CUPTI does not name libraries; 12.8 and later do"
 
 
-def _modules_line(timeline: Timeline, device: int, told: Mapping[str, Any]) -> Line:
-    """Growth while code was loaded; with a measured context also what came before the first
-    reading."""
+def _modules_line(timeline: Timeline, device: int, told: Mapping[str, Any]) -> LedgerLine:
+    """Growth while code was loaded.
+
+    If the context was measured, also what was loaded before the first reading.
+    """
     size, base = as_count(told.get("modules_bytes")), as_count(told.get("base_bytes"))
     context = timeline.count_fact(DeviceFact.CONTEXT.of(device), "bytes")
     if size is None:
@@ -104,38 +107,38 @@ def _modules_line(timeline: Timeline, device: int, told: Mapping[str, Any]) -> L
         size += max(base - context - (as_count(told.get("cupti_bytes")) or 0), 0)
     why = LOADED
     if timeline.fact(Fact.CUPTI, "marks_modules") is False:
-        why += "; since torch.profiler has CUPTI's callbacks, code with arrays alone is noticed"
-    return Line("modules", WORDS["modules"], size, PARTIAL, why)
+        why += "; torch.profiler has CUPTI's callbacks, so that only code with arrays is noticed"
+    return LedgerLine("modules", WORDS["modules"], size, Coverage.PARTIAL, why)
 
 
-def _context_line(timeline: Timeline, device: int, told: Mapping[str, Any]) -> Line:
-    """As measured before anything was allocated; else the least ever seen outside of torch."""
+def _context_line(timeline: Timeline, device: int, told: Mapping[str, Any]) -> LedgerLine:
+    """The CUDA context, as measured before any allocation, else the least seen outside torch."""
     key, words = f"context.{device}", "CUDA context"
     size = timeline.count_fact(key, "bytes")
     if size is not None:
-        return Line("context", words, size)
+        return LedgerLine("context", words, size)
     base = as_count(told.get("base_bytes"))
     if base is not None:
         rest = max(base - (as_count(told.get("cupti_bytes")) or 0), 0)
-        why = "the first reading of what no call accounts for: code loaded by then is in it"
-        return Line("context", words, rest, PARTIAL, why)
+        why = "memory of the first reading without a recorded call: includes code loaded by then"
+        return LedgerLine("context", words, rest, Coverage.PARTIAL, why)
     counters = timeline.counters.get(device)
     least = None if counters is None else _settled(counters.outside)
     if least is None or least <= 0:
         reason = timeline.fact(key, "reason") or "no reading of it before torch allocated"
         return absent("context", words, str(reason))
     why = (
-        "the least that this process held outside torch and recorded calls, after a first second: "
-        "what libraries had taken by then is in it"
+        "the least that this process held outside torch and recorded calls, after a second: "
+        "includes what libraries had taken by then"
     )
     loaded = sum(as_count(told.get(f"{part}_bytes")) or 0 for part in ("libraries", "modules"))
     if least <= loaded:
         return absent("context", words, "no reading of it before libraries allocated")
-    return Line("context", words, int(least) - loaded, PARTIAL, why)
+    return LedgerLine("context", words, int(least) - loaded, Coverage.PARTIAL, why)
 
 
 def _settled(outside: Series | None) -> float | None:
-    """The least once the context had grown whole; of a short recording the last reading."""
+    """The least after the first second, when the context is complete; else the last reading."""
     if outside is None:
         return None
     is_settled = outside.t_ns >= outside.t_ns[0] + SETTLE_NS
@@ -143,7 +146,7 @@ def _settled(outside: Series | None) -> float | None:
 
 
 def _sizes(told: object) -> dict[str, int]:
-    """Name → bytes, of what a fact says."""
+    """Name → bytes, as a fact says."""
     if not isinstance(told, Mapping):
         return {}
     sizes = {str(name): as_count(size) for name, size in told.items()}

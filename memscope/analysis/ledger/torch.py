@@ -1,8 +1,8 @@
-"""What torch's allocator reserved, in the ledger's lines."""
+"""Ledger lines for memory that torch's allocator reserved."""
 
 from __future__ import annotations
 
-from memscope.analysis.ledger.lines import Line, absent, divide, read
+from memscope.analysis.ledger.lines import LedgerLine, absent, divide, read
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.facts import Fact
 
@@ -12,23 +12,23 @@ MODEL = (
     ("optimizer", "optimizer state"),
     ("kv", "KV caches"),
 )
-WATCH = "memscope.watch(model) tells it"
+WATCH = "memscope.watch(model) measures it"
 
 
-def torch_line(timeline: Timeline, device: int) -> Line:
-    """Reserved bytes: allocated by what, pending frees, and the cache."""
+def torch_line(timeline: Timeline, device: int) -> LedgerLine:
+    """Reserved bytes, divided into allocated, pending frees, private pools and cache."""
     size = _bytes(timeline, device, "torch.reserved_bytes")
     reserved = read("torch", "torch reserved", size, "torch's counters are not recorded")
     rest = "cache: free inside segments" if _is_expandable(timeline) else "releasable cache"
-    return divide(reserved, tuple(_parts(timeline, device)), Line("torch.cache", rest, None))
+    return divide(reserved, tuple(_parts(timeline, device)), LedgerLine("torch.cache", rest, None))
 
 
-def _parts(timeline: Timeline, device: int) -> list[Line]:
+def _parts(timeline: Timeline, device: int) -> list[LedgerLine]:
     allocated = _bytes(timeline, device, "torch.allocated_bytes")
     active = _bytes(timeline, device, "torch.active_bytes")
     unread = "torch's counters are not recorded"
     line = read("torch.allocated", "allocated", allocated, unread)
-    rest = Line("torch.rest", "activations, temporaries, all else", None)
+    rest = LedgerLine("torch.rest", "activations, temporaries and all else", None)
     pending = None if active is None or allocated is None else active - allocated
     return [
         divide(line, _model_lines(timeline, device), rest),
@@ -38,27 +38,27 @@ def _parts(timeline: Timeline, device: int) -> list[Line]:
     ]
 
 
-def _model_lines(timeline: Timeline, device: int) -> tuple[Line, ...]:
+def _model_lines(timeline: Timeline, device: int) -> tuple[LedgerLine, ...]:
     return tuple(
         read(f"model.{name}", words, _bytes(timeline, device, f"model.{name}_bytes"), WATCH)
         for name, words in MODEL
     )
 
 
-def _split_line(timeline: Timeline, device: int) -> Line:
+def _split_line(timeline: Timeline, device: int) -> LedgerLine:
     words = "free in segments partly used"
     if _is_expandable(timeline):
-        return absent("torch.split", words, "expandable segments: one with the cache")
+        return absent("torch.split", words, "expandable segments: counted in the cache")
     size = _bytes(timeline, device, "torch.inactive_split_bytes")
     if size is not None:  # a private pool's are in the line above
         size = max(size - (_bytes(timeline, device, "torch.private_split_bytes") or 0), 0)
     return read("torch.split", words, size, "torch's counters are not recorded")
 
 
-def _private_line(timeline: Timeline, device: int) -> Line:
+def _private_line(timeline: Timeline, device: int) -> LedgerLine:
     size = _bytes(timeline, device, "torch.private_free_bytes")
     reason = timeline.fact(Fact.PRIVATE_POOLS, "absent")
-    why = str(reason) if reason else "torch's counters do not tell pools apart"
+    why = str(reason) if reason else "torch's counters do not separate pools"
     return read("torch.private", "free in private pools", size, why)
 
 

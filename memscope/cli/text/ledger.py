@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memscope.analysis.ledger.lines import Coverage
 from memscope.text import clean
 from memscope.units import format_bytes
 
@@ -22,13 +23,13 @@ def ledger_lines(ledger: Ledger) -> list[str]:
         if line.bytes is None or (not line.bytes and line.is_rest):
             continue
         words = "  " * (depth + 1) + clean(line.words, 60)
-        mark = " ~" if line.coverage == "partial" and not line.is_rest else ""
+        mark = " ~" if line.coverage is Coverage.PARTIAL and not line.is_rest else ""
         lines.append(f"{words:{WIDTH}}  {format_bytes(line.bytes):>10}{mark}")
-    for coverage in ("partial", "not measurable"):
+    for coverage in (Coverage.PARTIAL, Coverage.ABSENT):
         reasons: dict[str, list[str]] = {}
         for line in ledger.coverage.get(coverage, ()):
             reasons.setdefault(line.reason, []).append(line.words)
-        mark = "~ partial" if coverage == "partial" else coverage
+        mark = "~ partial" if coverage is Coverage.PARTIAL else coverage
         for reason, words_of in reasons.items():
             lines.append(f"  {mark}: {clean(', '.join(words_of), 200)} ({clean(reason, 300)})")
     return lines

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memscope.analysis.ledger.ledger import Ledger
-from memscope.analysis.ledger.lines import MEASURED, PARTIAL
-from memscope.analysis.ledger.lines import Line as Entry
+from memscope.analysis.ledger.lines import Coverage, LedgerLine
 from memscope.text import clean
 from memscope.units import format_bytes
 from memscope_dashboards.tui.feed import Snapshot
@@ -75,10 +74,10 @@ def entries(ledger: Ledger, width: int, most_rows: int = 0) -> list[Line]:
     return [entry_line(entry, depth, whole, width) for depth, entry in known if entry.key in kept]
 
 
-def entry_line(entry: Entry, depth: int, whole: int, width: int) -> Line:
+def entry_line(entry: LedgerLine, depth: int, whole: int, width: int) -> Line:
     """Words, bytes, share, and a bar where there is room; ~ marks what is partial."""
     size = entry.bytes or 0
-    mark = "~" if entry.coverage == PARTIAL and not entry.is_rest else " "
+    mark = "~" if entry.coverage == Coverage.PARTIAL and not entry.is_rest else " "
     room = (
         min(max(width - SIZE_WIDTH - SHARE_WIDTH - WORDS_WIDTH, 0), MAX_BAR)
         if width >= BAR_FROM
@@ -99,12 +98,12 @@ def entry_line(entry: Entry, depth: int, whole: int, width: int) -> Line:
 
 def reasons(ledger: Ledger, width: int) -> Iterator[Line]:
     """What is short of it, under the reason that lines share."""
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[Coverage, str], list[str]] = {}
     for coverage, short in ledger.coverage.items():
-        for entry in short if coverage != MEASURED else ():
+        for entry in short if coverage != Coverage.MEASURED else ():
             found.setdefault((coverage, entry.reason), []).append(entry.words)
     for (coverage, reason), words in found.items():
-        head = "~ partial" if coverage == PARTIAL else coverage
+        head = "~ partial" if coverage is Coverage.PARTIAL else str(coverage)
         text = f"{head}: {clean(', '.join(words), 200)} ({clean(reason, 300)})"
         first, *rest = paragraph(text, "dim", width, indent=2) or [()]
         yield from (first, *rest)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memscope.analysis.ledger.ledger import Ledger, make_ledgers
-from memscope.analysis.ledger.lines import ABSENT, PARTIAL, Line
+from memscope.analysis.ledger.lines import Coverage, LedgerLine
 from memscope.analysis.summary.sentences import write_sentences
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import Timeline
@@ -44,7 +44,7 @@ def assert_adds_up(found: Ledger) -> None:
     assert sum(leaves) == found.total.bytes
     for _, line in found.lines:
         assert line.bytes is not None or line.reason, f"{line.key} is absent without a reason"
-        assert line.is_rest or line.bytes is None or line.coverage != ABSENT
+        assert line.is_rest or line.bytes is None or line.coverage != Coverage.ABSENT
 
 
 def test_it_adds_up_to_what_nvml_says():
@@ -190,7 +190,7 @@ def test_lost_records_make_libraries_partial(lost: Event, reason: str):
 
 
 def test_processes_without_bytes_are_not_counted_as_zero():
-    def more(sizes: list[int | None]) -> Line:
+    def more(sizes: list[int | None]) -> LedgerLine:
         others = {str(pid): {"bytes": size} for pid, size in enumerate(sizes)}
         line = ledger(program(fact("nvml.others.0", others))).find("processes")
         assert line is not None
@@ -270,11 +270,11 @@ def test_readings_before_the_last_driver_call_say_so():
     for key in ("free", "used", "process"):
         line = found.find(key)
         assert line is not None
-        assert line.coverage == PARTIAL
-        assert "before the last driver call of this program" in line.reason, key
+        assert line.coverage == Coverage.PARTIAL
+        assert "before the last driver call by this program" in line.reason, key
     assert size([*program(), call], "unexplained") < 0
     early = ledger([event(Kind.DEVICE_MALLOC, 5, bytes=MIB), *program()])
-    assert early.coverage.get(PARTIAL, ()) == (early.find("rounding"),)
+    assert early.coverage.get(Coverage.PARTIAL, ()) == (early.find("rounding"),)
 
 
 def texts(timeline: Timeline, state: State) -> list[str]:
@@ -397,6 +397,6 @@ def test_the_summary_shows_it_and_json_has_it():
 @pytest.mark.parametrize("key", ["stream_ordered", "libraries", "modules", "torch.private"])
 def test_what_cannot_be_told_is_never_zero(key: str):
     line = ledger(program()).find(key)
-    assert isinstance(line, Line)
+    assert isinstance(line, LedgerLine)
     assert line.bytes is None
     assert line.reason

@@ -99,7 +99,7 @@ def test_old_driver_counts_its_own_part_as_used() -> None:
     size, reason = unowned("R430")
     assert size == 700 * MIB
     assert reason is not None
-    assert "what the driver keeps for itself" in reason
+    assert "includes the driver's own memory" in reason
 
 
 def test_memory_without_owner_has_a_line_and_a_reason() -> None:

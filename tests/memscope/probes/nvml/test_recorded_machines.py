@@ -37,7 +37,7 @@ def machine(init_error: str | None = None, **card: object) -> FakeMachine:
 
 # Machine, who tells the ledger's total, what it says of what is missing.
 MACHINES: dict[str, tuple[FakeMachine, str, str]] = {
-    "modern": (machine(processes=OWN), "NVML v2", "CUPTI was not asked for"),
+    "modern": (machine(processes=OWN), "NVML v2", "CUPTI was off"),
     "R430": (
         machine(processes=OWN, failing={"version 2": "FunctionNotFound"}),
         "NVML v1",
