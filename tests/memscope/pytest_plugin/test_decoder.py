@@ -50,7 +50,7 @@ def test_broken_limit_names_holders(
         [
             f"memscope: {actual}*",
             "largest holders at the peak",
-            "  374 KiB  weights ready",
+            "  374 KiB  weights ready for compute",
             "ledger: device, host *, by the program, at *",
             "memscope: recording kept at *",
         ]
