@@ -30,9 +30,8 @@ from memscope_runners.progress import Progress, unseen
 from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.host_ops import HostOps
 from memscope_runners.q8.kv_cache import KvCache
-from memscope_runners.q8.model import Model
+from memscope_runners.q8.model import Model, greedy
 from memscope_runners.q8.ops import Ops
-from memscope_runners.q8.sampler import greedy
 from memscope_runners.q8.slab import SlabLayout
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.run_facts import record_facts

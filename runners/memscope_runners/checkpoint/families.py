@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from memscope.errors import MemscopeError
 from memscope.text import clean
-from memscope_runners.q8.config import ModelConfig, RopeScaling
-from memscope_runners.q8.config_values import number, unsupported, whole
+from memscope_runners.q8.config import ModelConfig, RopeScaling, number, unsupported, whole
 
 Values = Mapping[str, object]
 

@@ -9,15 +9,10 @@ from dataclasses import asdict, dataclass
 from memscope.errors import MemscopeError
 from memscope.text import clean
 from memscope.units import format_bytes
-from memscope_runners.q8.config_values import (
-    NEXT_STEP,
-    impossible,
-    number,
-    unsupported,
-    whole,
-)
 from memscope_runners.q8.slab import GROUP, SlabLayout
 
+NEXT_STEP = "Name a Llama, Qwen2, Qwen3 or Qwen3-VL model, or leave out --model."
+SHOWN_CHARACTERS = 120
 SIZE_LIMITS = {  # far above any model, so that a damaged config asks for no memory and no time
     "layers": 1 << 12,
     "hidden": 1 << 20,
@@ -209,3 +204,31 @@ def _check_constant(config: ModelConfig | RopeScaling, field: str) -> None:
     value = getattr(config, field)
     if not 0 < value < 1e12:  # false for NaN, too
         raise impossible(field, value)
+
+
+def unsupported(what: object) -> MemscopeError:
+    """The error for a model or feature that memscope cannot run."""
+    return MemscopeError(f"{clean(what, SHOWN_CHARACTERS)} is not supported.", NEXT_STEP)
+
+
+def impossible(key: str, value: object) -> MemscopeError:
+    """The error for a value that no model can have."""
+    shown = clean(repr(value), SHOWN_CHARACTERS)
+    return MemscopeError(f"The model's config says {key} = {shown}.", NEXT_STEP)
+
+
+def number(values: Mapping[str, object], key: str, default: float | None = None) -> float:
+    """A number, or `default` if it is missing. Raises MemscopeError for anything else."""
+    value = values.get(key)
+    value = default if value is None else value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise MemscopeError(f"The model's config has no number {key}.", NEXT_STEP)
+    return value
+
+
+def whole(values: Mapping[str, object], key: str, default: int | None = None) -> int:
+    """A whole number, or `default` if it is missing. Raises MemscopeError for anything else."""
+    value = number(values, key, default)
+    if isinstance(value, float) and not value.is_integer():
+        raise impossible(key, value)
+    return int(value)

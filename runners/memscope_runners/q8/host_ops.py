@@ -9,9 +9,8 @@ from torch.nn import functional
 
 from memscope_runners.q8.config import ModelConfig
 from memscope_runners.q8.kv_cache import KvCache
-from memscope_runners.q8.linear import Product, linear
+from memscope_runners.q8.linear import Product, linear, one_thread
 from memscope_runners.q8.ops import FixedLayer, Rope
-from memscope_runners.q8.threads import one_thread
 from memscope_runners.q8.weights import Weight
 
 

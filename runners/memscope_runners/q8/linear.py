@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import torch
 
 from memscope_runners.q8.compiled import load_compiled
 from memscope_runners.q8.slab import GROUP, Q8Weight
-from memscope_runners.q8.threads import one_thread
 
 Product = Callable[[torch.Tensor, Q8Weight], torch.Tensor]
 BLOCK_ELEMENTS = 1 << 18  # float32 weights of one block stay in a core's cache
@@ -22,6 +22,17 @@ def linear(
     if isinstance(weight, Q8Weight):
         return (product or best_product()[1])(x, weight)
     return x @ weight.to(x.dtype).T
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run small work on one thread: waking OpenMP's spinning threads costs more than it saves."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def product_name() -> str:

@@ -60,3 +60,8 @@ class Model:
 
     def _head(self, x: torch.Tensor) -> torch.Tensor:
         return self._ops.product(self._ops.norm(x, self._norm), self._weights.enter_head())
+
+
+def greedy(logits: torch.Tensor) -> int:
+    """The most likely token of logits (vocab,); the lowest id if several are equal."""
+    return int(torch.argmax(logits))

@@ -9,8 +9,7 @@ from torch.nn import functional
 from memscope.errors import MemscopeError
 from memscope_runners.checkpoint.fetch import open_model
 from memscope_runners.q8.kv_cache import KvCache
-from memscope_runners.q8.model import Model
-from memscope_runners.q8.sampler import greedy
+from memscope_runners.q8.model import Model, greedy
 from memscope_runners.q8.weights import CheckpointSource, ResidentWeights
 
 pytestmark = pytest.mark.model
