@@ -235,3 +235,14 @@ def test_variables_that_change_memory_are_recorded_and_no_others(monkeypatch):
     assert said == [
         ("environment", {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
     ]
+
+
+def test_names_of_readings_load_no_probe() -> None:
+    code = (
+        "import sys, memscope.probes\n"
+        "loaded = {name for name in sys.modules if name.startswith('memscope.probes.')}\n"
+        "print(*loaded, *({'numpy', 'pyarrow', 'torch', 'pynvml'} & set(sys.modules)))"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert printed.stdout.split() == [], printed.stderr
+    assert printed.returncode == 0

@@ -17,7 +17,7 @@ from tests.memscope.analysis.sweeps import run_sweeps
 from tests.memscope.interop.perfetto.perfetto_traces import Track, fields, read_tracks, write_trace
 
 HOSTILE = "\x00\u202e</script>\n\x1b[31mé𝄞" + "x" * 500
-KINDS = st.one_of(st.integers(0, len(KINDS) - 1), st.integers(-128, 127))
+KIND_NUMBERS = st.one_of(st.integers(0, len(KINDS) - 1), st.integers(-128, 127))
 TIMES = st.one_of(st.integers(0, 60), st.integers(-(1 << 63), (1 << 63) - 1))
 SIZES = st.one_of(st.none(), st.integers(0, 30), st.integers(-(1 << 63), (1 << 63) - 1))
 NAMES = st.one_of(st.none(), st.sampled_from(["a", "b_ratio", HOSTILE]))
@@ -27,7 +27,7 @@ NAMES = st.one_of(st.none(), st.sampled_from(["a", "b_ratio", HOSTILE]))
 def rows_of_any_kind(draw: st.DrawFn) -> list[dict[str, Any]]:
     row = st.fixed_dictionaries(
         {
-            "kind": KINDS,
+            "kind": KIND_NUMBERS,
             "t_ns": TIMES,
             "step": st.integers(-1, 3),
             "layer": st.integers(-1, 3),
