@@ -7,6 +7,7 @@ import random
 import time
 import tracemalloc
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memscope.interop.oom_log.formats.message import Refusal
+from memscope.interop.oom_log.formats.registry import FORMATS
 from memscope.interop.oom_log.formats.torch_message import TorchMessage
 from memscope.interop.oom_log.reader import LogFindings, read_log
 from memscope.interop.oom_log.search import BLOCK_BYTES
@@ -424,3 +426,8 @@ def test_memory_is_flat_in_the_size_of_the_log() -> None:
 
     small, large = peak(3 << 20), peak(12 << 20)
     assert large < 1.2 * small, f"{small / 2**20:.1f} MiB for 3 MiB, {large / 2**20:.1f} for 12"
+
+
+@pytest.mark.parametrize("name", [each.name for each in FORMATS])
+def test_every_format_has_an_explainer(name: str) -> None:
+    assert callable(import_module(f"memscope.analysis.diagnosis.log.{name}").explain)

@@ -67,7 +67,7 @@ def test_slurm_names_task_node_and_job() -> None:
         assert "at the job's memory limit" in explanation.why
         assert "sacct -j 1234 " in unknown(explanation)
         assert settings(explanation).startswith("sbatch --mem=")
-    assert "task 3 on node01 was killed" in explain(STEP, TASK).why
+    assert "Slurm killed task 3 on node01" in explain(STEP, TASK).why
 
 
 @pytest.mark.parametrize(
