@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from memscope.events import Kind
 from memscope.interop.snapshot.snapshot import ALLOCATED, INACTIVE, PENDING
 from memscope.interop.snapshot.tables import join
-from memscope.interop.snapshot.values import DEFAULT_POOL, MAX_BYTES, Names, PoolId, harmless
+from memscope.interop.snapshot.values import DEFAULT_POOL, MAX_BYTES, Names, PoolId, printable
 
 if TYPE_CHECKING:
     from memscope.reader.scanner import Batch
@@ -181,7 +181,7 @@ class MapRows:
     def _stack(self, value: Any) -> int:
         if not isinstance(value, list) or set(map(type, value)) != {str}:
             return -1
-        frames = tuple(harmless(text[:MAX_FRAME_CHARACTERS]) for text in value[:MAX_FRAMES])
+        frames = tuple(printable(text[:MAX_FRAME_CHARACTERS]) for text in value[:MAX_FRAMES])
         if frames not in self._stacks and len(self._stacks) >= MAX_STACKS:
             return -1
         return self._stacks.setdefault(frames, len(self._stacks))

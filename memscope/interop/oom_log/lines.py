@@ -1,4 +1,4 @@
-"""Lines of logs without what loggers, launchers and terminals put around them."""
+"""Log lines without the prefixes of loggers and launchers and without terminal escapes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _MAX_PREFIXES = 12
 
 
 def split_prefix(line: str) -> tuple[str, str]:
-    """Who wrote ``line`` ("" where it does not say), and the line without what loggers prepend."""
+    """Who wrote ``line`` ("" if it does not say), and the line without prefixes."""
     source, _, text = _split(line)
     return source, text
 
 
 def prefix_of(line: str) -> str:
-    """All that loggers and launchers prepend to ``line``."""
+    """Everything that loggers and launchers put before ``line``."""
     return _split(line)[1]
 
 
@@ -57,7 +57,7 @@ def _split(line: str) -> tuple[str, str, str]:
 
 
 def without_escapes(line: str) -> str:
-    """``line`` without colours and what else moves a terminal's cursor."""
+    """``line`` without colours and cursor movements."""
     return _ESCAPES.sub("", line) if "\x1b" in line or "#033" in line else line
 
 
@@ -73,7 +73,7 @@ def squeeze(text: str) -> str:
 
 
 def plain(text: str, limit: int = 300) -> str:
-    """``text`` as it may be shown anywhere: on one line, without escapes and control characters."""
+    """``text`` safe to show: on one line, without escapes and control characters."""
     shown = without_escapes(text)
     if not shown.isprintable():
         shown = "".join(c if c.isprintable() else " " for c in shown)

@@ -1,4 +1,4 @@
-"""What a log says last: its last line and its last error."""
+"""The last line and the last error of a log."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _MAX_ERRORS_TRIED = 40
 
 
 class LogEnd:
-    """The last line and the last error, "" each until there is one."""
+    """The last line and the last error so far, "" if there is none."""
 
     def __init__(self) -> None:
         self.line = ""
         self.error = ""
 
     def note(self, block: Block) -> None:
-        """Remember those of ``block``."""
+        """Update both from ``block``."""
         text, start = block.text, block.start
         tail = text[start:].rstrip()[-LAST_LINE_CHARACTERS:] if start < len(text) else ""
         if tail:

@@ -1,4 +1,4 @@
-"""A message of a log that is being read, until its end has been seen."""
+"""A message of a log while its lines are being read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LINES_AFTER_END = 5
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Messages that begin in ``text``: place and kind of each, one or more."""
+    """Place and kind of the messages that begin in ``text``, one or more."""
 
     text: str
     starts: tuple[tuple[int, StrEnum], ...]
@@ -26,7 +26,7 @@ class Begun:
 
 @dataclass(slots=True)
 class OpenMessage:
-    """What was read of it. ``source``: what its lines begin with; ``last_line``: of its lines."""
+    """The text read so far. ``source``: the prefix of its lines. ``last_line``: read until here."""
 
     kind: StrEnum
     line: int
@@ -43,7 +43,7 @@ class OpenMessage:
 
     @property
     def is_vague(self) -> bool:
-        """Whether it says no more than that memory ran out."""
+        """Whether it says only that memory ran out."""
         return registry.is_vague(self.kind)
 
     @property
@@ -52,7 +52,7 @@ class OpenMessage:
         return len(self.text) > MAX_MESSAGE_CHARACTERS or "Traceback(" in self.text
 
     def extend(self, text: str) -> None:
-        """Read on; what began vaguely may go on as a message that says more."""
+        """Add ``text``. A vague message may turn into a more detailed one."""
         self.text += text
         starts = registry.strong_starts(self.text) if self.is_vague else ()
         if starts:
@@ -60,7 +60,7 @@ class OpenMessage:
             self.last_line = self.line + self._most_lines
 
     def note_end(self, number: int) -> None:
-        """Wait for less where its end has been seen by line ``number``."""
+        """Wait for fewer lines if the end was seen by line ``number``."""
         if registry.has_end(self.kind, self.text):
             self.last_line = min(self.last_line, number + _LINES_AFTER_END)
 

@@ -38,16 +38,16 @@ _HOST = re.compile(
 
 
 class PdshHosts:
-    """Whether lines begin with a host, and which one wrote them.
+    """Finds hosts at the beginning of lines.
 
-    They do where most lines of a log begin so, some with the same host; or all of them.
+    A name is taken for a host if all lines of a log begin like this, or most and some repeat it.
     """
 
     def __init__(self) -> None:
         self._is_column = False
 
     def look_at(self, block: Block) -> None:
-        """Learn from the first lines of ``block`` whether hosts stand before them."""
+        """Learn from the first lines of ``block`` whether lines begin with hosts."""
         if self._is_column:
             return
         lines = _sample_lines(block)
@@ -56,7 +56,7 @@ class PdshHosts:
         self._is_column = is_repeated or 1 < len(hosts) == len(lines)
 
     def name_writer(self, line: LogLine) -> LogLine:
-        """``line`` with its host in brackets, where it begins with one."""
+        """``line`` with its host in brackets, if it begins with one."""
         return _rewrite_line(line, self._rewrite)
 
     def _rewrite(self, line: str) -> str:
@@ -85,17 +85,17 @@ _RANKED_POD = re.compile(
 
 
 class SternPods:
-    """Whether lines begin with a pod, and who wrote them.
+    """Finds pods and containers at the beginning of lines.
 
-    Any sentence may begin with two words like a pod and its container: they are these only in a
-    log of which most lines begin so, some with the same container.
+    Two words are taken for a pod and its container only if most lines of a log begin like this and
+    some of them repeat the container.
     """
 
     def __init__(self) -> None:
         self._columns: re.Pattern[str] | None = None
 
     def look_at(self, block: Block) -> None:
-        """Learn from the first lines of ``block`` whether pods stand before them."""
+        """Learn from the first lines of ``block`` whether lines begin with pods."""
         if self._columns is not None:
             return
         lines = _sample_lines(block)
@@ -108,7 +108,7 @@ class SternPods:
         self._columns = min(found, key=lambda each: each[0])[1] if found else None
 
     def name_writer(self, line: LogLine) -> LogLine:
-        """``line`` with its pod, where it begins with one, as `kubectl logs --prefix` writes it."""
+        """``line`` with its pod written like `kubectl logs --prefix`, if it begins with one."""
         return _rewrite_line(line, self._rewrite)
 
     def _rewrite(self, line: str) -> str:
@@ -124,21 +124,21 @@ class SternPods:
 
 
 def _containers(pattern: re.Pattern[str], lines: Sequence[str]) -> set[str]:
-    """Those that ``lines`` name by ``pattern``; none where it is not the form of most lines."""
+    """Containers in ``lines`` by ``pattern``, none unless most lines match."""
     found = [match[3] for line in lines if (match := pattern.match(line))]
     names = set(found)
     return names if 2 * len(found) > len(lines) and len(names) < len(found) else set()
 
 
 def _sample_lines(block: Block) -> list[str]:
-    """The first lines of ``block`` that are not empty, without escapes: to learn columns from."""
+    """The first non-empty lines of ``block``, without escapes."""
     text = block.text[block.start : block.start + _SAMPLE_CHARACTERS]
     lines = text.split("\n", _SAMPLE_LINES)[:_SAMPLE_LINES]
     return [without_escapes(line) for line in lines if line.strip()]
 
 
 def _rewrite_line(line: LogLine, rewrite: Callable[[str], str]) -> LogLine:
-    """``line`` and the one before it as ``rewrite`` has them, which gives back what it leaves."""
+    """``line`` and the one before it, rewritten. ``rewrite`` may return its text unchanged."""
     text = rewrite(line.text)
     if text is line.text:
         return line

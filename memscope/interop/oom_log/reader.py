@@ -1,7 +1,7 @@
-"""Logs searched for errors about memory, in one pass and with flat memory.
+"""Searches a log for errors about memory, in one pass and with constant memory.
 
-A message may be wrapped anywhere, carry a rank's prefix on each line, and lie between the lines of
-other ranks: each writer's lines are gathered by themselves and compared without white space.
+A message may be wrapped anywhere, have a rank's prefix on each line, and be mixed with the lines of
+other ranks. So each writer's lines are collected separately and compared without white space.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _SUSPICIOUS = re.compile("|".join(map(re.escape, registry.WORDS)))
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A message, the line that it begins on (from 1), and what the log had said until then.
+    """A message, its first line (from 1), and what the log had said until then.
 
-    ``quote``: what that line says, of a message without numbers; "" of others. ``stamp``: when it
-    was written, where the line says so.
+    ``quote``: that line, if the message has no numbers, else "". ``stamp``: when it was written,
+    None if the line does not say.
     """
 
     message: Message
@@ -66,11 +66,11 @@ class Finding:
 
 @dataclass(slots=True)
 class LogFindings:
-    """What a log holds.
+    """What a log says about memory.
 
-    ``found``: the last ``MAX_KEPT`` messages in order of their lines, of ``count`` in all; one that
-    a process repeats counts once. ``retries``: warnings of allocations that failed once and were
-    tried again. ``first_ranks``: those that torchrun says it saw fail first, on each of its hosts.
+    ``findings``: the last ``MAX_KEPT`` of ``count`` messages, in order of lines. A message that a
+    process repeats counts once. ``retries``: warnings that an allocation failed once and was tried
+    again. ``first_ranks``: the ranks that torchrun saw fail first, one on each of its hosts.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -85,7 +85,7 @@ class LogFindings:
 
     @property
     def is_whole(self) -> bool:
-        """Whether ``found`` holds all messages."""
+        """Whether ``findings`` holds all messages."""
         return self.count == len(self.findings)
 
     @property
@@ -96,7 +96,7 @@ class LogFindings:
 
 
 def read_log(stream: BinaryIO) -> LogFindings:
-    """What the log in ``stream`` says about memory."""
+    """Read what the log in ``stream`` says about memory."""
     reader = _Reader()
     search, end = LogSearch(stream, _WORDS), LogEnd()
     for block in search.blocks():
@@ -123,7 +123,7 @@ class _Reader:
         self._context = LogContext()  # shared by the messages before which it was the same
 
     def words(self) -> list[str]:
-        """What is still worth looking for: in tracebacks a server's name is on every line."""
+        """The words still worth searching: a server's name is on every line of a traceback."""
         known = self._findings.context.servers
         needless = {word for server in known for word in _KNOWN_WORDS[server]}
         return [word for word in _WORDS if word not in needless]
@@ -160,7 +160,7 @@ class _Reader:
             self._is_root_cause = False
 
     def finish(self, lines: int, end: LogEnd) -> LogFindings:
-        """All that was found in ``lines`` lines, and their ``end``."""
+        """The findings, after all ``lines`` were read."""
         for source in list(self._open):
             self._close(source)
         self._findings.findings = sorted(self._kept, key=lambda finding: finding.line)
@@ -193,7 +193,7 @@ class _Reader:
         return None
 
     def _take_half(self, source: str, number: int) -> str:
-        """The end of the line that the same one wrote before, where it may begin a message."""
+        """The end of this writer's line before, if a message may begin there."""
         if not self._halves:
             return ""
         half = self._halves.pop(source, ("", 0))[0]
@@ -202,7 +202,7 @@ class _Reader:
         return half
 
     def _begin(self, source: str, begun: Begun, line: LogLine) -> None:
-        """Open a message; where its line holds others as well, all but the last one are whole."""
+        """Open a message. If its line holds several, all but the last one are complete."""
         number, prefix = line.number, prefix_of(line.text)
         writer, stamp = find_writer(prefix), read_stamp(prefix)
         while len(self._open) >= MAX_OPEN:
@@ -228,7 +228,7 @@ class _Reader:
             self._settle(source, message.last_line)
 
     def _settle(self, source: str, number: int) -> None:
-        """Close a message that is long enough; wait for less where its end has been seen."""
+        """Close a message that is long enough, and wait for fewer lines once its end was seen."""
         message = self._open[source]
         if message.is_long:
             self._close(source)
@@ -272,14 +272,14 @@ class _Reader:
 
 @lru_cache(maxsize=32)
 def _quote(text: str) -> str:
-    """What ``text`` says around the first word that made it be looked at."""
+    """The part of ``text`` around the first suspicious word."""
     word = _SUSPICIOUS.search(text)
     begin = max(word.start() - _QUOTED_CHARACTERS // 2, 0) if word else 0
     return plain(text[begin : begin + _QUOTED_CHARACTERS])
 
 
 def _tail(source: str, before: str) -> str:
-    """What the line before says last, where the same one wrote it."""
+    """The end of the line before, if the same writer wrote it."""
     lines = before.rstrip("\n").rsplit("\n", 1)
     writer, text = split_prefix(lines[-1])
     return squeeze(text)[-_TAIL_CHARACTERS:] if writer in ("", source) else ""

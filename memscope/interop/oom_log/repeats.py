@@ -1,4 +1,4 @@
-"""Messages that a log holds several times, as every layer of a program prints its error again."""
+"""Messages that a log repeats because every layer of a program prints the error again."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ MAX_WRITERS = 1 << 16
 
 
 class LogRepeats:
-    """Whose messages have been seen.
+    """Which writers have said which message.
 
-    A launcher or an engine that says the same as one of its processes repeats it; another process
-    with the same numbers failed by itself.
+    A launcher or an engine that says the same as one of its processes repeats it. Another process
+    with the same numbers is a failure of its own.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class LogRepeats:
         self._writers = 0
 
     def is_repeat(self, message: Hashable, writer: Writer) -> bool:
-        """Whether ``message`` is known of ``writer``, or of one that may be the same."""
+        """Whether ``writer``, or one that may be the same, has said ``message`` before."""
         if self._writers > MAX_WRITERS:
             self._forget()
         key = hash(message)
@@ -39,7 +39,7 @@ class LogRepeats:
         return is_known
 
     def _claim(self, key: int, names: Sequence[Writer]) -> bool:
-        """Whether the message stands there already under a coarser name, once for each."""
+        """Whether a coarser name has said the message. Each such message counts once."""
         unclaimed = self._unclaimed.get(key, set())
         for coarser in names:
             if coarser in unclaimed:
@@ -48,7 +48,7 @@ class LogRepeats:
         return False
 
     def _forget(self) -> None:
-        """Memory stays flat: a repeat from far above counts as a new message."""
+        """Forget all, so that memory stays constant. Later repeats count as new messages."""
         self._named.clear()
         self._unclaimed.clear()
         self._writers = 0

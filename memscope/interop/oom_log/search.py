@@ -1,7 +1,7 @@
-"""Logs searched block by block: of gigabytes of lines only those are looked at that hold a word.
+"""Searches logs block by block and looks only at lines that contain one of some words.
 
-Memory stays flat and time linear, whatever the lines are: a line without an end is cut, a progress
-bar that only returns counts as lines.
+Memory stays constant and time linear: an endless line is cut, and each carriage return of a
+progress bar ends a line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BEFORE_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line, its number from 1 on, whether it holds a word looked for, and what is before it."""
+    """A line, its number from 1, whether it contains a word, and the text before it."""
 
     text: str
     number: int
@@ -28,10 +28,10 @@ class LogLine:
 
 
 class LogSearch:
-    """The lines of ``stream`` that hold one of ``words``, and all lines while they are wanted.
+    """The lines of ``stream`` that contain one of ``words``, or all lines while requested.
 
-    UTF-8, or UTF-16 where the stream begins with its mark. ``lines``: how many there were so far.
-    ``words`` may be changed between two blocks.
+    Reads UTF-8, or UTF-16 if the stream begins with its mark. ``lines``: the count so far.
+    ``words`` may change between two blocks.
     """
 
     def __init__(self, stream: BinaryIO, words: Sequence[str]) -> None:
@@ -40,7 +40,7 @@ class LogSearch:
         self.lines = 0
 
     def blocks(self) -> Iterator[Block]:
-        """The log in pieces that end with a line's end, but for lines too long."""
+        """The log in pieces. Each ends at the end of a line, unless the line is too long."""
         data = self._stream.read(BLOCK_BYTES)
         encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
         decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
@@ -60,7 +60,7 @@ class LogSearch:
 
 
 class Block:
-    """A piece of a log: ``text`` from ``start`` on; what is before has been seen."""
+    """A piece of a log: ``text`` from ``start``. The text before was in the last block."""
 
     def __init__(self, text: str, start: int, search: LogSearch) -> None:
         self.text = text
@@ -71,7 +71,7 @@ class Block:
         }
 
     def lines(self, wants_all: Callable[[], bool]) -> Iterator[LogLine]:
-        """Its lines in order; asks before each one whether the next is wanted as well."""
+        """The lines in order. ``wants_all`` is asked before each line."""
         text, size, place, counted = self.text, len(self.text), self.start, self.start
         while place < size:
             end = self._end(place)
@@ -94,15 +94,12 @@ class Block:
         self._search.lines += text.count("\n", counted, size)
 
     def _end(self, place: int) -> int:
-        """Where the line ends that begins at ``place``; one too long is cut."""
+        """The end of the line that begins at ``place``. A line that is too long is cut."""
         end = self.text.find("\n", place, place + LINE_CHARACTERS)
         return min(place + LINE_CHARACTERS, len(self.text)) if end < 0 else end
 
     def _next_word(self, place: int, end: int) -> int:
-        """Where a word begins at ``place`` or after it: any before ``end``, else the next one.
-
-        -1 where there is none.
-        """
+        """The place of some word between ``place`` and ``end``, else of the next one, else -1."""
         nearest = -1
         for word, found in list(self._found.items()):
             if found < place:

@@ -1,4 +1,4 @@
-"""Sizes as other programs print them, with what their rounding hides."""
+"""Sizes as other programs print them, with their rounding error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIZE = re.compile(r"(-?\d{1,20})(?:\.(\d{1,12}))?(bytes|[KMGT]iB|[KMGT]B|B)")
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Bytes as printed; the true number lies within ``slack_bytes`` of them."""
+    """Bytes as printed. The true number differs by at most ``slack_bytes``."""
 
     bytes: int
     slack_bytes: float = 0.0
@@ -37,14 +37,14 @@ class Size:
 
 
 def parse_size(text: str) -> Size | None:
-    """``text`` like "10.84GiB", without white space; None where it is no size that can be."""
+    """The size in ``text`` ("10.84GiB", without white space), None if it is not a possible size."""
     size = parse_difference(text)
     return None if size is None or size.bytes < 0 else size
 
 
 @lru_cache(maxsize=4096)  # the ranks of a job print the same ones
 def parse_difference(text: str) -> Size | None:
-    """The same of what may be less than nothing: what is left of a share, say."""
+    """Like ``parse_size``, but the size may be negative."""
     match = _SIZE.fullmatch(text)
     if match is None:
         return None
@@ -56,7 +56,7 @@ def parse_difference(text: str) -> Size | None:
 
 
 def parse_quantity(text: str) -> Size | None:
-    """The bytes that ``text``, a match of ``QUANTITY``, says; None where none can be so many."""
+    """The size in ``text``, a match of ``QUANTITY``; None if it is impossibly large."""
     match = _QUANTITY_PARTS.fullmatch(text)
     count = round(float(match[1]) * _QUANTITY_UNITS[match[2]]) if match else MAX_BYTES
     return Size(count) if 0 <= count < MAX_BYTES else None

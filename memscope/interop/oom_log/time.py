@@ -1,4 +1,4 @@
-"""When a line of a log was written, as its own prefix says."""
+"""When a line of a log was written, by its prefix."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _HALF_A_YEAR_NS = 182 * 86_400 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """A moment. Those of one ``form`` can be compared."""
+    """A moment. Only stamps of the same ``form`` can be compared."""
 
     form: str
     t_ns: int
 
 
 def read_stamp(prefix: str) -> Stamp | None:
-    """The first moment that ``prefix`` names, with the year where one is there."""
+    """The first time in ``prefix``, None if there is none."""
     if match := _DATE.search(prefix):
         form = "date" if match["zone"] is None else "moment"
         zone = (match["zone"] or "Z").replace("Z", "+00:00")
@@ -44,7 +44,7 @@ def read_stamp(prefix: str) -> Stamp | None:
 
 
 def are_comparable(stamps: Iterable[Stamp | None]) -> bool:
-    """Whether all are there and of one form, so that the least is the earliest."""
+    """Whether all stamps exist and have the same form, so that the smallest is the earliest."""
     known = [*stamps]
     times = [stamp.t_ns for stamp in known if stamp is not None]
     forms = {stamp.form for stamp in known if stamp is not None}

@@ -1,4 +1,4 @@
-"""Which process of a job wrote a line of a log, as far as the line's prefix says."""
+"""Which process of a job wrote a line of a log, by the line's prefix."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Writer:
 
     @property
     def name(self) -> str:
-        """As a sentence calls it, "" where its lines do not say."""
+        """Its name in a sentence, "" if unknown."""
         return ", ".join(part for part in (self.place, " ".join(self.ranks)) if part)
 
     def coarser(self) -> tuple[Writer, ...]:
-        """All that may be called the same with less said: itself first, nobody at the end."""
+        """This writer and all less exact names for it. The last one names nobody."""
         if not self.place and len(self.ranks) < 2:  # most are so, of jobs of many ranks
             return (self, _NOBODY) if self.ranks else (self,)
         ranks = [self.ranks[:count] for count in range(len(self.ranks), -1, -1)]

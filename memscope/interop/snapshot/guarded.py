@@ -1,8 +1,7 @@
-"""A file from a stranger, examined in a child process that has a memory and a time limit.
+"""Examines an untrusted file in a child process with a memory limit and a time limit.
 
-What the child may do is name a function of ours and hand back JSON; when it dies, hangs or runs out
-of memory, that is one sentence here. The memory limit is enforced where the system has RLIMIT_AS
-(Linux); elsewhere the time limit alone holds.
+The child calls one of our functions and returns JSON. If it dies, hangs or runs out of memory, the
+user gets one sentence. The memory limit needs RLIMIT_AS (Linux); elsewhere only time is limited.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _TARGET_MODULES = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What one file may take: bytes for each of its (unpacked) bytes, and seconds."""
+    """What one file may use: bytes of memory for each of its unpacked bytes, and seconds."""
 
     bytes_per_byte: int = 8
     floor_bytes: int = 384 << 20
@@ -38,7 +37,7 @@ class Allowance:
     seconds_per_gibibyte: float = 240.0
 
     def seconds(self, size: int) -> float:
-        """The most time for a file of ``size`` bytes as it lies on disk."""
+        """Seconds allowed for a file of ``size`` bytes on disk."""
         return self.floor_seconds + self.seconds_per_gibibyte * size / (1 << 30)
 
 
@@ -48,10 +47,10 @@ DEFAULT = Allowance()
 def examine(
     target: str, path: str | os.PathLike[str], *, allowance: Allowance = DEFAULT, **options: Any
 ) -> dict[str, Any]:
-    """What ``target`` ("package.module:function") makes of the file.
+    """Call ``target`` ("package.module:function") on the file in a child, and return its result.
 
-    It is called with the open file, its ``size`` and ``options``; options and result are JSON.
-    Raises MemscopeError with the file's name in front.
+    It gets the open file, its ``size`` and ``options``. Options and result are JSON.
+    Raises MemscopeError, which begins with the file's name.
     """
     size = file_size(path)
     request = {
@@ -75,11 +74,11 @@ def examine(
 
 
 def file_size(path: str | os.PathLike[str]) -> int:
-    """Bytes of a file that can be read. Raises MemscopeError."""
+    """The size of a readable file in bytes. Raises MemscopeError."""
     try:
         with open(path, "rb") as stream:
             if not Path(path).is_file():
-                raise MemscopeError(f"{path} is no file.", "Name a snapshot file.")
+                raise MemscopeError(f"{path} is not a file.", "Name a snapshot file.")
             return os.fstat(stream.fileno()).st_size
     except OSError as error:
         reason = error.strerror or "it cannot be opened"
@@ -87,7 +86,7 @@ def file_size(path: str | os.PathLike[str]) -> int:
 
 
 def free_memory_bytes() -> int | None:
-    """Memory that this machine and its control group can still give; None: unknown."""
+    """Bytes that this machine and its control group still have free, None if unknown."""
     found = [
         size for size in (_available_bytes(), *(_group_bytes(each) for each in _GROUPS)) if size
     ]
@@ -95,7 +94,7 @@ def free_memory_bytes() -> int | None:
 
 
 def too_large(size: int, free: int) -> MemscopeError:
-    """Why a file that needs more than the machine has is refused."""
+    """The error for a file that needs more memory than is free."""
     return MemscopeError(
         f"is too large to read here: {format_bytes(size)} once unpacked, up to 8 times that in "
         f"memory, and {format_bytes(free)} is free.",

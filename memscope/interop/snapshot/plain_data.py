@@ -1,7 +1,7 @@
-"""Plain data out of a pickle or JSON file that a stranger made: no class, no function, no call.
+"""Loads plain data from an untrusted pickle or JSON file: no classes, no functions, no calls.
 
-Meant for a process whose memory and time are limited (`memscope.interop.snapshot.guarded`): a
-pickle of nine bytes can ask for gigabytes by itself.
+Use it in a process with limited memory and time (`memscope.interop.snapshot.guarded`): a pickle of
+nine bytes can ask for gigabytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEXT_STEP = "Dump it again with torch.cuda.memory._dump_snapshot(FILE)."
 
 
 class PlainUnpickler(pickle.Unpickler):
-    """Dicts, lists, tuples, texts and numbers; whatever else a pickle names is refused."""
+    """Loads dicts, lists, tuples, texts and numbers, and refuses everything else."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         """Raises MemscopeError: a snapshot needs no class."""
@@ -35,16 +35,16 @@ class PlainUnpickler(pickle.Unpickler):
 
 
 def open_plain(stream: IO[bytes]) -> IO[bytes]:
-    """``stream``, unpacked where it is gzip."""
+    """``stream``, unpacked if it is gzip."""
     magic = stream.read(2)
     stream.seek(0)
     return cast(IO[bytes], gzip.GzipFile(fileobj=stream)) if magic == GZIP_MAGIC else stream
 
 
 def measure(stream: IO[bytes], limit: int) -> int:
-    """Bytes of ``stream`` once unpacked, counted no further than just past ``limit``; rewinds it.
+    """The unpacked size of ``stream`` in bytes, counted to just past ``limit``. Rewinds it.
 
-    Raises MemscopeError where it cannot be unpacked.
+    Raises MemscopeError if it cannot be unpacked.
     """
     if not isinstance(stream, gzip.GzipFile):
         size = stream.seek(0, 2)
@@ -61,7 +61,7 @@ def measure(stream: IO[bytes], limit: int) -> int:
 
 
 def load_plain(stream: IO[bytes]) -> Any:
-    """The data of ``stream``. Raises MemscopeError; MemoryError where there is too little."""
+    """The data in ``stream``. Raises MemscopeError, or MemoryError if memory is short."""
     try:
         first = stream.read(1)
         stream.seek(0)

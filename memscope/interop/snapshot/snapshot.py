@@ -24,9 +24,9 @@ from memscope.interop.snapshot.values import (
     as_list,
     check_dicts,
     damaged,
-    harmless,
     numbers,
     pool_ids,
+    printable,
     stack_ids,
     texts,
 )
@@ -270,7 +270,7 @@ def _settings(value: Any) -> dict[str, Any]:
         return {}
     plain = (str, int, float, bool)
     return {
-        harmless(key[:80]): harmless(item[:4096]) if type(item) is str else item
+        printable(key[:80]): printable(item[:4096]) if type(item) is str else item
         for key, item in value.items()
         if type(key) is str and type(item) in plain and not _is_huge(item)
     }
@@ -286,7 +286,7 @@ def _annotations(value: Any, budget: Budget) -> tuple[Annotation, ...]:
     budget.spend(len(value))
     return tuple(
         Annotation(
-            harmless(each["name"][:200]), each["stage"] == "START", each["device"], each["time_us"]
+            printable(each["name"][:200]), each["stage"] == "START", each["device"], each["time_us"]
         )
         for each in value
         if type(each) is dict

@@ -116,7 +116,7 @@ class Stacks:
         return known
 
 
-def harmless(text: str) -> str:
+def printable(text: str) -> str:
     """``text`` without characters that a terminal would obey."""
     if text.isprintable():
         return text
@@ -129,7 +129,7 @@ def frame_text(frame: Any) -> str:
         name, file, line = frame.get("name"), frame.get("filename"), frame.get("line")
         if type(name) is str and type(file) is str and type(line) is int and abs(line) < 1 << 63:
             where = f"{file[-MAX_TEXT:]}:{line}" if file else "unknown"
-            return harmless(f"{name[:MAX_TEXT]} ({where})")
+            return printable(f"{name[:MAX_TEXT]} ({where})")
     raise damaged("has a call stack with a frame that is none")
 
 
@@ -219,7 +219,7 @@ def stack_ids(values: list[Any], stacks: Stacks, budget: Budget) -> Numbers:
 def label_ids(values: list[Any], labels: Names[str]) -> Numbers:
     """Texts as numbers into ``labels``; 0 where a value is empty or no text."""
     plain = [value if type(value) is str else "" for value in values]
-    known = {text: labels.code(harmless(text[:MAX_TEXT])) for text in dict.fromkeys(plain)}
+    known = {text: labels.code(printable(text[:MAX_TEXT])) for text in dict.fromkeys(plain)}
     return np.array(list(map(known.__getitem__, plain)), dtype=np.int64)
 
 
