@@ -1,4 +1,4 @@
-"""What people configure in files: ``[tool.memscope]`` of a pyproject.toml, and files of limits."""
+"""Configuration files: ``[tool.memscope]`` in pyproject.toml, and files of limits."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 from memscope.errors import MemscopeError
 
 SECTION = "[tool.memscope]"
-MAX_TOML_BYTES = 1 << 24  # a device has no end
+MAX_TOML_BYTES = 1 << 24  # /dev/zero would never end
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """``[tool.memscope]`` of the file ``path``, which is None where there is none.
+    """``[tool.memscope]`` in the file ``path``; None if there is no such file.
 
-    ``limits``: as written. ``baseline``: a file, relative to the pyproject.toml. ``tolerance``: a
-    share. ``strict``, ``repeat`` and ``warmup`` are the pytest plugin's.
+    ``limits``: as written. ``baseline``: a path relative to the pyproject.toml. ``tolerance``: a
+    share, 0.05 for 5 %. ``strict``, ``repeat`` and ``warmup`` are for the pytest plugin.
     """
 
     path: Path | None = None
@@ -34,9 +34,9 @@ class Configuration:
 
 
 def read_configuration(folder: Path) -> Configuration:
-    """The section of the nearest pyproject.toml that has one, from ``folder`` upward.
+    """Read the nearest pyproject.toml with such a section, from ``folder`` upward.
 
-    Raises MemscopeError where a key is unknown or holds what it cannot.
+    Raises MemscopeError if a key is unknown or its value is invalid.
     """
     for path in (each / "pyproject.toml" for each in (folder, *folder.parents)):
         if path.is_file() and (section := _section(path)) is not None:
@@ -45,47 +45,49 @@ def read_configuration(folder: Path) -> Configuration:
 
 
 def read_limits_file(path: Path) -> tuple[str, ...]:
-    """The limits of a TOML file ``limits = [...]``. Raises MemscopeError."""
-    found = _read_keys(read_toml(path), {"limits": _KEYS["limits"]}, path)
-    if "limits" not in found:
-        raise MemscopeError(f"{path} holds no limits.", 'Write limits = ["oom.engine_count == 0"].')
-    limits: tuple[str, ...] = found["limits"]
+    """The limits in a TOML file with ``limits = [...]``. Raises MemscopeError."""
+    values = _read_keys(read_toml(path), {"limits": _KEYS["limits"]}, path)
+    if "limits" not in values:
+        raise MemscopeError(f"{path} has no limits.", 'Write limits = ["oom.engine_count == 0"].')
+    limits: tuple[str, ...] = values["limits"]
     return limits
 
 
 def parse_tolerance(written: object) -> float:
-    """A share of ``"5 %"``, ``"0.05"`` or 0.05. Raises MemscopeError."""
+    """The share in ``"5 %"``, ``"0.05"`` or 0.05. Raises MemscopeError."""
     text = str(written).strip()
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         share = math.nan
     if isinstance(written, bool) or not 0 <= share < math.inf:
-        raise MemscopeError(f"{text!r} is no tolerance.", 'Write it like "5 %".')
+        raise MemscopeError(f"{text!r} is not a tolerance.", 'Write it like "5 %".')
     return share
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """What a TOML file holds. Raises MemscopeError."""
+    """The content of a TOML file. Raises MemscopeError."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_TOML_BYTES + 1)
         if len(data) > MAX_TOML_BYTES:
-            raise MemscopeError(f"{path} is larger than any file of limits.", "Name another one.")
+            raise MemscopeError(f"{path} is too large for a file of limits.", "Name another file.")
         return tomllib.loads(data.decode())
     except FileNotFoundError:
-        raise MemscopeError(f"{path} does not exist.", "Name a file that does.") from None
+        raise MemscopeError(f"{path} does not exist.", "Check the path.") from None
     except OSError as error:
-        raise MemscopeError(f"{path} cannot be read ({error.strerror}).", "Mend it.") from None
+        raise MemscopeError(
+            f"{path} cannot be read ({error.strerror}).", "Check the file."
+        ) from None
     except (ValueError, RecursionError) as error:
-        raise MemscopeError(f"{path} cannot be read ({error}).", "Mend it.") from None
+        raise MemscopeError(f"{path} cannot be read ({error}).", "Fix the file.") from None
 
 
 def _section(path: Path) -> Mapping[str, Any] | None:
     tool = read_toml(path).get("tool", {})
     section = tool.get("memscope") if isinstance(tool, dict) else None
     if section is not None and not isinstance(section, dict):
-        raise MemscopeError(f"{path} has a memscope that is no table.", f"Write {SECTION}.")
+        raise MemscopeError(f"{path}: tool.memscope is not a table.", f"Write {SECTION}.")
     return section
 
 
@@ -95,22 +97,23 @@ def _read_keys(
     for key in section:
         if key not in keys:
             close = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
-            hint = f"Did you mean {close[0]}?" if close else f"Known are {', '.join(keys)}."
-            raise MemscopeError(f"{path}: there is no key {key!r}{where}.", hint)
+            hint = f"Did you mean {close[0]}?" if close else f"The keys are {', '.join(keys)}."
+            raise MemscopeError(f"{path}: {key!r} is not a key{where}.", hint)
     return {key: keys[key](value, key, path) for key, value in section.items()}
 
 
 def _read_limits(value: object, key: str, path: Path) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise MemscopeError(
-            f"{path}: {key} is no list of texts.", 'Write limits = ["driver.calls_per_step == 0"].'
+            f"{path}: {key} is not a list of strings.",
+            'Write limits = ["driver.calls_per_step == 0"].',
         )
     return tuple(value)
 
 
 def _read_path(value: object, key: str, path: Path) -> Path:
     if not isinstance(value, str) or not value:
-        raise MemscopeError(f"{path}: {key} names no file.", f'Write {key} = "memscope.toml".')
+        raise MemscopeError(f"{path}: {key} is not a file name.", f'Write {key} = "memscope.toml".')
     return path.parent / value
 
 
@@ -131,7 +134,7 @@ def _count_from(least: int) -> _Reader:
     def read(value: object, key: str, path: Path) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= 10_000:
             raise MemscopeError(
-                f"{path}: {key} is no number from {least} to 10000.", f"Write {key} = 3."
+                f"{path}: {key} is not a whole number from {least} to 10000.", f"Write {key} = 3."
             )
         return value
 

@@ -1,7 +1,7 @@
-"""Sizes and durations, read from what people write and written for people to read.
+"""Sizes and durations: parsing what people write, and formatting values for people.
 
-GiB and MiB are 1024-based, GB and MB 1000-based; both are accepted and told apart. Case does not
-matter but where it tells bits from bytes: Gb and Mib are no sizes.
+GiB, MiB, G and M are 1024-based, as in docker and systemd; GB and MB are 1000-based. Upper and
+lower case are the same, except that Gb and Mib are refused because they mean bits.
 """
 
 from __future__ import annotations
@@ -21,8 +21,14 @@ BYTE_UNITS = {
     "MIB": 2**20,
     "GIB": 2**30,
     "TIB": 2**40,
+    "K": 2**10,
+    "M": 2**20,
+    "G": 2**30,
+    "T": 2**40,
 }
 TIME_UNITS_S = {"NS": 1e-9, "US": 1e-6, "MS": 1e-3, "S": 1.0, "MIN": 60.0, "H": 3600.0}
+
+SIZE_EXAMPLES = "96MiB, 8GiB, 60M or 1G (1024-based), or 8GB (1000-based)"
 
 _SINGULAR = {"calls": "call", "entries": "entry", "errors": "error", "layers": "layer"}
 
@@ -30,7 +36,7 @@ _QUANTITY = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za
 
 
 def split_quantity(text: str) -> tuple[float, str]:
-    """Number and unit of ``text`` ("2 GiB" gives 2.0 and "GiB"). Raises MemscopeError."""
+    """The number and the unit in ``text``: "2 GiB" gives 2.0 and "GiB". Raises MemscopeError."""
     match = _QUANTITY.fullmatch(text)
     if match is None:
         raise MemscopeError(f"{text!r} is not a number with a unit.", "Write it like 96MiB.")
@@ -38,25 +44,25 @@ def split_quantity(text: str) -> tuple[float, str]:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of ``text`` ("96MiB", "8 GB", "1024"). Raises MemscopeError."""
+    """The bytes in ``text``, like "96MiB", "8 GB", "1G" or "1024". Raises MemscopeError."""
     number, unit = split_quantity(text)
     refuse_bits(text, unit)
     factor = BYTE_UNITS.get(unit.upper() or "B")
     if factor is None or number < 0 or math.isinf(number * factor):
-        raise MemscopeError(f"{text!r} is not a size.", "Write it like 96MiB, 8GiB or 8GB.")
+        raise MemscopeError(f"{text!r} is not a size.", f"Write it like {SIZE_EXAMPLES}.")
     return round(number * factor)
 
 
 def refuse_bits(text: str, unit: str) -> None:
-    """Raises MemscopeError where ``unit``, that of ``text``, is one of bits ("Gb", "Mib")."""
+    """Raises MemscopeError if ``unit``, the unit in ``text``, means bits ("Gb", "Mib")."""
     if unit.endswith("b") and unit != unit.lower() and unit.upper() in BYTE_UNITS:
         raise MemscopeError(
-            f"{text!r} is in bits.", f"Write {unit[0]}B or {unit[0].upper()}iB, which are of bytes."
+            f"{text!r} is in bits.", f"Write {unit[0]}B or {unit[0].upper()}iB for bytes."
         )
 
 
 def format_bytes(count: float) -> str:
-    """``count`` bytes for people: 1024-based, three digits ("71.2 MiB")."""
+    """``count`` bytes for people: 1024-based, with three digits ("71.2 MiB")."""
     size = abs(count)
     for unit, factor in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if size >= factor:
@@ -87,7 +93,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_value(value: float, unit: str) -> str:
-    """``value`` of a metric with its unit, as every screen shows it."""
+    """``value`` with its unit, as all views show a metric."""
     if unit == "bytes":
         return format_bytes(value)
     if unit in ("bytes/step", "bytes/s"):
@@ -98,7 +104,7 @@ def format_value(value: float, unit: str) -> str:
         return format_seconds(value)
     if unit == "ratio":
         return f"{value:.1%}"
-    if unit == "points":  # of a hundred: what a ratio changed by
+    if unit == "points":  # percentage points: the change of a ratio
         return f"{value * 100:,.1f} points"
     text = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
     return f"{text} {_SINGULAR.get(unit, unit) if value == 1 else unit}".strip()

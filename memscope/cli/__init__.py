@@ -1,4 +1,4 @@
-"""The command line: one file a verb, imported when the verb runs."""
+"""The command line. Each verb is one file, imported when the verb runs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from memscope.errors import MemscopeError
 from memscope.text import clean
 
 _NEXT_STEPS = {
-    PermissionError: "See that you may read it, or that you may write there.",
-    FileNotFoundError: "See that the path is right.",
+    PermissionError: "Check the permissions of the file and its folder.",
+    FileNotFoundError: "Check the path.",
 }
-_LOOK = "See that the disk has room and can be read."
+_CHECK_DISK = "Check that the disk has space and can be read."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the verb that ``argv`` names; the exit code."""
+    """Run the verb that ``argv`` names. Returns the exit code."""
     _survive_closed_streams()
     _survive_narrow_encodings()
     try:
@@ -42,25 +42,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         _abandon_output()
         reason = error.strerror or type(error).__name__
         what = f"{clean(error.filename or 'the output')}: {reason}."
-        print(f"memscope: {what} {_NEXT_STEPS.get(type(error), _LOOK)}", file=sys.stderr)
+        print(f"memscope: {what} {_NEXT_STEPS.get(type(error), _CHECK_DISK)}", file=sys.stderr)
         return 2
 
 
 def _abandon_output() -> None:
-    """Nobody can take what is left to write, so that the exit must not try."""
+    """Point stdout at nothing: nobody reads it, and the flush at exit must not fail."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Parser(argparse.ArgumentParser):
-    """Wrong use is one sentence and the next step, as everywhere; so is an empty text.
+    """Reports wrong use in one sentence with a next step, like every other error.
 
-    It is what a variable leaves that is not set: `--junit "$OUT"`.
+    Refuses empty values too: `--junit "$OUT"` gives one if the variable is not set.
     """
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if value == "":
-            raise argparse.ArgumentError(action, "an empty text is no value")
+            raise argparse.ArgumentError(action, "the value is empty")
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
@@ -94,10 +94,12 @@ def _help() -> str:
     width = max(map(len, VERBS))
     verbs = "\n".join(f"  {name:{width}}  {verb.help}" for name, verb in VERBS.items())
     return (
-        "usage: memscope VERB ...\n\n"
-        "Where every byte of GPU memory is, why it ran out, and which setting would have avoided "
-        f"it.\n\n{verbs}\n\n"
-        "`memscope VERB --help` tells more; `memscope --version` which memscope this is.\n"
+        "usage: memscope VERB [options]\n\n"
+        "Shows where GPU memory is, why it ran out, and which setting would have avoided that.\n\n"
+        f"{verbs}\n\n"
+        "`memscope VERB --help` shows the options of a verb. `memscope --version` shows the\n"
+        "version and where it is installed.\n\n"
+        "Sizes are written like 512MiB, 2GiB, 1G or 60M (all 1024-based), or 8GB (1000-based).\n"
         "Exit codes: 0 fine, 1 a limit is broken, 2 wrong use, 3 the recording is partial,\n"
         "4 out of memory."
     )
@@ -115,18 +117,18 @@ def _version() -> str:
 
 def _near(word: str) -> str:
     close = difflib.get_close_matches(word, VERBS, n=1)
-    return f"Did you mean {close[0]}?" if close else "`memscope --help` lists them."
+    return f"Did you mean {close[0]}?" if close else "`memscope --help` lists all verbs."
 
 
 def _survive_closed_streams() -> None:
-    """What is printed to a stream that the shell closed goes nowhere; no file takes its number."""
+    """Replace streams that the shell closed, so that no other file gets their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as we run
 
 
 def _survive_narrow_encodings() -> None:
-    """A terminal that cannot show a character gets a question mark, not a traceback."""
+    """Print a question mark for a character that the terminal cannot show."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from memscope.atomic_file import atomic_write, check_free
-from memscope.cli.needs import needing
 from memscope.cli.progress import ProgressBars
+from memscope.cli.requirements import require
 from memscope.errors import MemscopeError
 from memscope.text import clean
 
@@ -25,26 +25,33 @@ WINDOW_MODEL = "synthetic:qwen3-vl-2b"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     benches = parser.add_subparsers(dest="bench", required=True, metavar="BENCH")
-    _add_overhead(benches.add_parser("recorder-overhead", help="what recording costs"))
-    curve = benches.add_parser("cost-curve", help="ms a token against bytes, for every policy")
+    _add_overhead(benches.add_parser("recorder-overhead", help="cost of recording"))
+    curve = benches.add_parser("cost-curve", help="time per token against memory, for every policy")
     add_window_options(curve)
     curve.add_argument(
         "--settings",
         nargs="+",
         metavar="SETTING",
-        help="like off past:20 past:20:ahead (default: the seed's seven, and every policy)",
+        help="settings like off past:20 past:20:ahead (default: seven for past, and every policy)",
     )
-    tests = benches.add_parser("pytest-overhead", help="what the pytest plugin costs")
-    tests.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of each run (5)")
+    tests = benches.add_parser("pytest-overhead", help="cost of the pytest plugin")
+    tests.add_argument(
+        "--rounds", type=int, default=5, metavar="N", help="number of times each run is timed (5)"
+    )
     tests.add_argument("--json", action="store_true", help="print the metrics as JSON")
 
 
 def _add_overhead(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--model", help="model to decode with (default: SmolLM2-135M-Instruct)")
-    add("--pairs", type=int, default=200, help="pairs that take turns every 16 tokens (200)")
+    add(
+        "--pairs",
+        type=int,
+        default=200,
+        help="number of pairs, which alternate every 16 tokens (200)",
+    )
     add("--policy", help="residency policy of the decoder (default: past, with --keep 4)")
-    add("--keep", type=int, help="residency window of the decoder")
+    add("--keep", type=int, help="number of layers that the decoder keeps on the device")
     add("--device", default="host", help="cuda, cuda:1 or host (default: host)")
     add("--json", action="store_true", help="print the metrics as JSON")
 
@@ -54,16 +61,22 @@ def add_window_options(parser: argparse.ArgumentParser, *, takes_model: bool = T
     add = parser.add_argument
     if takes_model:
         add("--model", default=WINDOW_MODEL, help=f"model to decode with (default: {WINDOW_MODEL})")
-    add("--device", default=None, help="cuda, cuda:1 or host (default: the best there is)")
-    add("--tokens", type=int, default=64, metavar="N", help="tokens a run (64)")
-    add("--rounds", type=int, default=3, metavar="N", help="timed runs of each setting (3)")
-    add("-o", "--output", metavar="FILE.json", help="where the metrics go, too")
-    add("--force", action="store_true", help="overwrite the file")
+    add("--device", default=None, help="cuda, cuda:1 or host (default: the best one available)")
+    add("--tokens", type=int, default=64, metavar="N", help="number of tokens in each run (64)")
+    add(
+        "--rounds",
+        type=int,
+        default=3,
+        metavar="N",
+        help="number of timed runs for each setting (3)",
+    )
+    add("-o", "--output", metavar="FILE.json", help="also write the metrics to this file")
+    add("--force", action="store_true", help="overwrite the file if it exists")
     add("--json", action="store_true", help="print the metrics as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure and print."""
+    """Run the benchmark and print its result."""
     return {
         "recorder-overhead": run_overhead,
         "cost-curve": run_cost_curve,
@@ -72,10 +85,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_overhead(args: argparse.Namespace) -> int:
-    """What an event, a guard, a byte and a decoded token cost."""
+    """Measure the cost of an event, a guard, a byte and a decoded token."""
     if args.pairs < 1:
         raise MemscopeError(f"--pairs {args.pairs} measures nothing.", "Ask for at least 1.")
-    with needing("runner", *RUNNER_PACKAGES):
+    with require("runner", *RUNNER_PACKAGES):
         from memscope_runners.bench.recorder_overhead import measure
         from memscope_runners.checkpoint.fetch import open_model
         from memscope_runners.memory.choice import choose_device
@@ -99,9 +112,9 @@ def run_overhead(args: argparse.Namespace) -> int:
 
 
 def run_cost_curve(args: argparse.Namespace) -> int:
-    """What a smaller window costs."""
+    """Measure the cost of smaller windows."""
     check_window_options(args)
-    with needing("runner", *RUNNER_PACKAGES):
+    with require("runner", *RUNNER_PACKAGES):
         from memscope_runners.bench.cost_curve import (
             default_settings,
             measure_curve,
@@ -126,10 +139,10 @@ def run_cost_curve(args: argparse.Namespace) -> int:
 
 
 def run_pytest_overhead(args: argparse.Namespace) -> int:
-    """What 500 trivial tests cost without the plugin, with it, and with a limit on each."""
+    """Time 500 trivial tests without the plugin, with it, and with a limit on each test."""
     if args.rounds < 1:
         raise MemscopeError(f"--rounds {args.rounds} measures nothing.", "Ask for at least 1.")
-    with needing("dev", "pytest"):
+    with require("dev", "pytest"):
         from memscope_runners.bench.pytest_overhead import measure
 
     with ProgressBars() as bars:
@@ -142,7 +155,7 @@ def run_pytest_overhead(args: argparse.Namespace) -> int:
 
 
 def check_window_options(args: argparse.Namespace) -> None:
-    """Raises MemscopeError for options that measure nothing, or a file that cannot be written."""
+    """Raises MemscopeError if the options measure nothing or the file cannot be written."""
     if args.tokens < 4 or args.rounds < 1:
         raise MemscopeError(
             f"--tokens {args.tokens} --rounds {args.rounds} measures nothing.",
@@ -153,7 +166,7 @@ def check_window_options(args: argparse.Namespace) -> None:
 
 
 def named_device(args: argparse.Namespace) -> str:
-    """The device's name; where none was asked for, a line on stderr says which and why."""
+    """The device's name. If none was named, print which one was chosen and why."""
     from memscope_runners.memory.choice import choose_device
 
     device = choose_device(args.device)
@@ -167,7 +180,7 @@ def show(
     result: dict[str, Any],
     tables: Iterable[Iterable[tuple[str, ...]]],
 ) -> None:
-    """The metrics as a file that appears by rename, and as tables or JSON on stdout."""
+    """Print the metrics as tables or JSON, and write them to the output file."""
     if args.output:
         with atomic_write(Path(args.output), force=args.force) as unfinished:
             unfinished.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -177,7 +190,7 @@ def show(
     for number, table in enumerate(tables):
         print("\n" * bool(number), end="")
         print_table(list(table))
-    if "pinned_copy_gb_per_s" not in result:  # nothing of it depends on the link
+    if "pinned_copy_gb_per_s" not in result:  # the result does not depend on the link
         return
     rate = result["pinned_copy_gb_per_s"]
     link = f"pinned copies {rate:.1f} GB/s" if rate else result["pinned_copy_reason"]
@@ -188,7 +201,7 @@ def show(
 
 
 def print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    """Columns as wide as they need; the first on the left, numbers on the right."""
+    """Print aligned columns: the first to the left, the numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (

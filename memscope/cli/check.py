@@ -1,4 +1,4 @@
-"""Judge recordings by limits. Exit code 1 where one is broken or a named one was not measured."""
+"""Fail if a limit is broken: exit code 1, also if a metric that a limit names was not measured."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memscope.atomic_file import check_free
-from memscope.cli.opening import add_warmup
-from memscope.cli.output import check_apart
-from memscope.cli.text.run_summary import file_notes
+from memscope.cli.output_path import check_apart
+from memscope.cli.recordings import RECORDING_HELP, add_warmup
+from memscope.cli.text.run_table import file_notes
 from memscope.cli.text.verdicts import verdict_lines
 from memscope.errors import MemscopeError
 from memscope.text import clean
@@ -22,59 +22,63 @@ if TYPE_CHECKING:
 
     from memscope.analysis.limits.limits import Limit, Verdict
     from memscope.analysis.summary.summary import Summary
-    from memscope.cli.checking import Checked, CheckedRun
+    from memscope.cli.check_runs import Checked, CheckedRun
 
-# The worst first: a broken limit says more than that events are missing.
-_BY_WEIGHT = (1, 3, 0)
+# Worst first: a broken limit matters more than missing events.
+_WORST_FIRST = (1, 3, 0)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add = parser.add_argument
-    text = "files that memscope recorded, folders or globs of a run's: each process is judged"
-    add("recordings", metavar="RECORDING", nargs="*", help=text)
+    add("recordings", metavar="RECORDING", nargs="*", help=f"{RECORDING_HELP}; all are judged")
     add(
         "--limit",
         metavar="'METRIC OP VALUE'",
         action="append",
         default=[],
-        help="a limit that counts: on a metric ('memory.peak_bytes <= 2 GiB'; a bare METRIC takes "
-        "its default), a reading ('torch.reserved_bytes.peak <= 6 GiB') or a ratio ('A / B >= 1')."
-        " It takes the place of those on the same metric in --limits, and these of those of "
-        "[tool.memscope] in pyproject.toml; with none anywhere the defaults count",
+        help="a limit on a metric ('memory.peak_bytes <= 2 GiB'; METRIC alone means its default "
+        "limit), on a reading ('torch.reserved_bytes.peak <= 6G') or on a ratio ('A / B >= 1'). "
+        "Sizes: GiB, MiB, G and M are 1024-based, GB and MB 1000-based. --limit overrides "
+        "--limits, which overrides [tool.memscope] in pyproject.toml, for the same metric. "
+        "Without any of these the default limits decide",
     )
-    add("--limits", metavar="FILE", help="a TOML file of limits: limits = [...]")
-    add("--baseline", metavar="FILE", help="limits as well: what metrics came to before")
-    add("--tolerance", metavar="SHARE", help="how much worse than the baseline is fine: 5%%")
+    add("--limits", metavar="FILE", help="a TOML file with limits = [...]")
+    add("--baseline", metavar="FILE", help="a file of earlier values: metrics must not be worse")
+    add("--tolerance", metavar="SHARE", help="how much worse than the baseline is allowed (5%%)")
     add(
         "--write-baseline",
         metavar="FILE",
-        help="keep these metrics, and the readings that limits name, as the baseline in FILE, also "
-        "where a limit is broken: the verdicts and the exit code are as without it",
+        help="write these metrics, and the readings that limits name, to FILE as a baseline. "
+        "Verdicts and exit code stay the same; FILE is written even if a limit is broken",
     )
-    text = "write the verdicts as JUnit XML, too; over what --junit wrote before, no other file"
+    text = "also write the verdicts as JUnit XML; replaces only a file that --junit wrote"
     add("--junit", metavar="FILE", help=text)
     add(
         "--force",
         action="store_true",
-        help="overwrite any FILE of --junit, and in that of --write-baseline the metrics of these "
-        "recordings; its tolerances and other sections stay, and what is no longer in it is named",
+        help="overwrite the FILE of --junit, and update the FILE of --write-baseline: tolerances "
+        "and other sections stay, and metrics that are no longer in it are named",
     )
     add_warmup(parser)
-    add("--json", action="store_true", help="print it as JSON; an array for several recordings")
-    add("--list", action="store_true", help="list all metrics and readings, with their defaults")
+    add("--json", action="store_true", help="print JSON; an array if there are several recordings")
+    add(
+        "--list",
+        action="store_true",
+        help="list all metrics with their default limits, and all readings",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Judge each recording; the worst of their exit codes."""
+    """Judge each recording. Returns the worst of their exit codes."""
     if args.list:
         from memscope.cli.text.metric_list import metric_list
 
         print("\n".join(metric_list()))
         return 0
     if not args.recordings:
-        raise MemscopeError("No recording is named.", "Write `memscope check RECORDING`.")
-    from memscope.cli.checking import check_runs, read_rules
+        raise MemscopeError("A recording is missing.", "Write `memscope check RECORDING`.")
+    from memscope.cli.check_runs import check_runs, read_rules
     from memscope.reader.run_files import find_run
 
     files = [find_run(argument) for argument in args.recordings]
@@ -94,9 +98,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_outputs(args: argparse.Namespace, sources: Sequence[Path]) -> None:
-    """Before the work. Raises MemscopeError."""
+    """Raises MemscopeError if an output file cannot be written, before any work is done."""
     if args.junit and args.write_baseline and realpath(args.junit) == realpath(args.write_baseline):
-        raise MemscopeError("--junit and --write-baseline name one file.", "Name two.")
+        raise MemscopeError("--junit and --write-baseline name the same file.", "Name two files.")
     for name in filter(None, (args.junit, args.write_baseline)):
         check_apart(Path(name), sources)
     if args.junit is not None:
@@ -109,7 +113,7 @@ def _check_outputs(args: argparse.Namespace, sources: Sequence[Path]) -> None:
 
 def _exit_code(runs: Sequence[CheckedRun]) -> int:
     codes = {checked_run.exit_code for checked_run in runs}
-    return next(code for code in _BY_WEIGHT if code in codes)
+    return next(code for code in _WORST_FIRST if code in codes)
 
 
 def _show(runs: Sequence[CheckedRun], *, as_json: bool) -> None:
@@ -118,8 +122,8 @@ def _show(runs: Sequence[CheckedRun], *, as_json: bool) -> None:
     for warning in dict.fromkeys(warnings):
         print(f"memscope: {clean(warning)}", file=sys.stderr)
     if as_json:
-        found = [{"recording": each.path, **each.summary.to_json()} for each in checked]
-        print(json.dumps(found[0] if len(found) == 1 else found, indent=2, allow_nan=False))
+        results = [{"recording": each.path, **each.summary.to_json()} for each in checked]
+        print(json.dumps(results[0] if len(results) == 1 else results, indent=2, allow_nan=False))
         return
     blocks = [_lines(each, checked_run) for checked_run in runs for each in checked_run.processes]
     print("\n\n".join("\n".join(block) for block in blocks))
@@ -134,27 +138,29 @@ def _write_baseline(
     partial = next((each for each in checked if each.summary.state.is_partial), None)
     if partial is not None:
         raise MemscopeError(
-            f"{partial.path} is partial, so that no baseline is written.", "Record it anew."
+            f"{partial.path} is partial, so no baseline was written.", "Record it again."
         )
     sections = {each.section: each.summary.metrics for each in checked}
     if len(sections) < len(checked):
-        raise MemscopeError("These recordings are of several runs.", "Write one run's baseline.")
+        raise MemscopeError(
+            "These recordings belong to several runs.", "Write the baseline of one run."
+        )
     check_free(path, force=force)
     rewrite = write_baseline(path, sections, checked[0].machine, limits)
-    note = ", though not every limit holds" if _exit_code(runs) == 1 else ""
+    note = ", although a limit is broken" if _exit_code(runs) == 1 else ""
     if rewrite.lost:
         names = (each.words(with_section=len(sections) > 1) for each in rewrite.lost)
         note += f"; no longer in it: {', '.join(names)}"
     print(f"memscope: {clean(path)}: baseline written{note}", file=sys.stderr)
     written = read_baseline(path)
     if not any(map(written.holds_memory, sections)):
-        from memscope.cli.checking import no_memory
+        from memscope.cli.check_runs import no_memory
 
         print(f"memscope: {no_memory(path)}", file=sys.stderr)
 
 
 def _lines(checked: Checked, checked_run: CheckedRun) -> list[str]:
-    """What became of the limits of one recording."""
+    """The verdicts on one recording, and a conclusion."""
     summary = checked.summary
     named = [verdict for verdict in summary.verdicts if verdict.is_named]
     defaults = [verdict for verdict in summary.verdicts if not verdict.is_named]
@@ -164,36 +170,38 @@ def _lines(checked: Checked, checked_run: CheckedRun) -> list[str]:
         lines += [f"limits{note}", *verdict_lines(named)]
     shown = verdict_lines(defaults)
     if shown:
-        lines += [f"defaults{', shown only' if named else ''}{note}", *shown]
+        lines += [f"default limits{', which do not decide here' if named else ''}{note}", *shown]
     return [*lines, *_without_value(summary), _conclusion(checked, checked_run)]
 
 
 def _without_value(summary: Summary) -> Iterator[str]:
-    """Metrics whose defaults have nothing to judge; of an absent device how many."""
-    from memscope.analysis.summary.absent import unjudged_words
+    """Metrics with a default limit but no value; those that need a device only as a count."""
+    from memscope.analysis.summary.no_device import no_device_words
 
     unjudged = [verdict for verdict in _possible_defaults(summary) if verdict.value is None]
     if names := dict.fromkeys(verdict.metric for verdict in unjudged):
-        yield f"without a value: {', '.join(names)}"
-    if words := unjudged_words(summary):
-        yield f"{words} (--json lists them)"
+        yield f"no value: {', '.join(names)}"
+    if words := no_device_words(summary):
+        yield f"{words} (--json lists them)."
 
 
 def _possible_defaults(summary: Summary) -> list[Verdict]:
-    """Defaults, without those on the memory of a device where none is recorded."""
-    from memscope.analysis.summary.absent import absent_defaults
+    """Verdicts on default limits, without those that need a device if none was recorded."""
+    from memscope.analysis.summary.no_device import defaults_without_device
 
-    absent = absent_defaults(summary)
+    absent = defaults_without_device(summary)
     return [each for each in summary.verdicts if not each.is_named and each not in absent]
 
 
 def _conclusion(checked: Checked, checked_run: CheckedRun) -> str:
+    from memscope.analysis.limits.limits import Outcome  # slow to import
+
     summary = checked.summary
     named = [verdict for verdict in summary.verdicts if verdict.is_named]
     counting = named or _possible_defaults(summary)
-    held = sum(verdict.verdict in ("pass", "warn") for verdict in counting)
+    held = sum(verdict.verdict in (Outcome.PASS, Outcome.WARN) for verdict in counting)
     broken = [verdict for verdict in checked_run.breaking(checked) if verdict.value is not None]
-    idle = sum(verdict.verdict == "not applicable" for verdict in counting)
+    idle = sum(verdict.verdict == Outcome.NOT_APPLICABLE for verdict in counting)
     unjudged = sum(verdict.value is None for verdict in counting) - idle
     words = ["1 limit holds" if held == 1 else f"{held} limits hold"]
     for count, what in (

@@ -1,4 +1,4 @@
-"""`memscope decode`: continue a prompt with the int8 runner, recording what its memory does."""
+"""Continue a prompt with the int8 runner, and record its memory."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memscope.cli.needs import needing
-from memscope.cli.output import default_path
+from memscope.cli.output_path import default_path
 from memscope.cli.progress import ProgressBars
+from memscope.cli.requirements import require
 from memscope.errors import MemscopeError
 from memscope.facts import Fact
 from memscope.plan import POLICIES
@@ -31,33 +31,56 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add = parser.add_argument
-    add("prompt", help="text to continue, raw; --chat puts it into the model's chat format")
-    add("--model", help="name, folder, .gguf or .q8.safetensors (default: SmolLM2-135M-Instruct)")
-    add("--keep", type=int, metavar="N", help="layers that the residency window keeps")
-    add("--policy", help=f"{', '.join(POLICIES)} (default: off, with --keep past)")
+    add("prompt", help="the text to continue; --chat puts it into the model's chat format")
+    add(
+        "--model",
+        help="a name, a folder, a .gguf or .q8.safetensors file (default: SmolLM2-135M-Instruct)",
+    )
+    add("--keep", type=int, metavar="N", help="number of layers that stay on the device")
+    add("--policy", help=f"{', '.join(POLICIES)} (default: off; with --keep: past)")
     add(
         "--allocator",
         default="pool",
-        help="naive, pool or static, on a GPU also async or torch (default: pool)",
+        help="naive, pool or static; on a GPU also async or torch (default: pool)",
     )
-    add("--unit", default="slab", help="slab or entry: what one upload carries (default: slab)")
-    add("--prefetch", action=argparse.BooleanOptionalAction, default=True, help="upload ahead")
-    add("--preload", action=argparse.BooleanOptionalAction, help="upload before the first step")
-    add("--device", default=None, help="cuda, cuda:1 or host (default: the best there is)")
-    add("--device-limit", metavar="SIZE", help="what may be used of the device, like 96MiB")
-    add("--host-keep", type=int, metavar="N", help="slabs that stay on the host (default: all)")
-    add("--max-tokens", type=int, default=32, metavar="N", help="new tokens (default: 32)")
-    add("--ignore-eos", action="store_true", help="go on after the model's end of text")
+    add("--unit", default="slab", help="what one upload carries: slab or entry (default: slab)")
+    add(
+        "--prefetch",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="upload layers before they are needed",
+    )
+    add(
+        "--preload",
+        action=argparse.BooleanOptionalAction,
+        help="upload layers before the first step",
+    )
+    add("--device", default=None, help="cuda, cuda:1 or host (default: the best one available)")
+    add(
+        "--device-limit",
+        metavar="SIZE",
+        help="the memory to use on the device, like 96MiB, or 96M (1024-based)",
+    )
+    add(
+        "--host-keep",
+        type=int,
+        metavar="N",
+        help="number of slabs that stay in host memory (default: all)",
+    )
+    add(
+        "--max-tokens", type=int, default=32, metavar="N", help="number of new tokens (default: 32)"
+    )
+    add("--ignore-eos", action="store_true", help="continue after the model's end of text")
     add("--chat", action="store_true", help="apply the model's chat format to the prompt")
-    add("--cupti", action="store_true", help="name libraries' own allocations, by NVIDIA's CUPTI")
-    add("-o", "--output", metavar="RECORDING", help="where the recording goes")
+    add("--cupti", action="store_true", help="name allocations of libraries, with NVIDIA's CUPTI")
+    add("-o", "--output", metavar="RECORDING", help="the recording to write")
     add("--keep-last", metavar="SIZE", default=DEFAULT_KEEP_LAST, help=KEEP_LAST_HELP)
     add("--force", action="store_true", help="overwrite the recording")
     add("--json", action="store_true", help="print the result as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decode, print the text, name the recording."""
+    """Decode, then print the text and where the recording is."""
     path = Path(args.output) if args.output else default_path("decode", ".mscope")
     decoded = decode_recorded(args, path)
     if args.json:
@@ -69,8 +92,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def decode_recorded(args: argparse.Namespace, path: Path) -> Decoded:
-    """What `args` asks for, recorded at `path`."""
-    with needing("runner", "torch", "safetensors", "tokenizers", "gguf"):
+    """Decode as `args` says, and record it at `path`."""
+    with require("runner", "torch", "safetensors", "tokenizers", "gguf"):
         from memscope_runners.checkpoint.fetch import open_model
         from memscope_runners.decode import decode, prepare
     from memscope.launch.record import record
@@ -104,7 +127,7 @@ def decode_recorded(args: argparse.Namespace, path: Path) -> Decoded:
 
 
 def measure_empty(recorder: Recorder, device: str) -> None:
-    """What the context takes on a GPU that nothing is on yet."""
+    """Record the size of the CUDA context, while nothing else is on the GPU."""
     from memscope.probes.torch.context import measure_context
 
     kind, _, index = device.partition(":")
@@ -113,7 +136,7 @@ def measure_empty(recorder: Recorder, device: str) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """The run's settings. Raises MemscopeError for a device or a size that makes no sense."""
+    """The settings in `args`. Raises MemscopeError if the device or a size is invalid."""
     from memscope_runners.memory.choice import choose_device
     from memscope_runners.settings import Settings
 
@@ -136,7 +159,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 @contextlib.contextmanager
 def exit_code_recorded(recorder: Recorder) -> Iterator[None]:
-    """Leaves the exit code that this run will have as a fact."""
+    """Record the exit code of this run as a fact."""
     try:
         yield
     except MemscopeError as error:
@@ -146,7 +169,7 @@ def exit_code_recorded(recorder: Recorder) -> Iterator[None]:
 
 
 def to_json(decoded: Decoded, path: Path) -> dict[str, object]:
-    """`decode --json`: text, ids, one CRC a step, times, and where the recording is."""
+    """What `decode --json` prints: text, token ids, a CRC for each step, times, recording."""
     return {
         "text": decoded.text,
         "prompt_ids": decoded.prompt_ids,
@@ -158,5 +181,5 @@ def to_json(decoded: Decoded, path: Path) -> dict[str, object]:
 
 
 def median_ms(durations_ns: list[int]) -> float | None:
-    """Median in milliseconds; None of nothing."""
+    """The median in milliseconds. None if there is no value."""
     return statistics.median(durations_ns) / 1e6 if durations_ns else None

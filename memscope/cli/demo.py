@@ -1,4 +1,4 @@
-"""The main job in one go: decode a real model through a small window, and look at the recording."""
+"""Decode a small model through a small window, and show the recording."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from memscope.cli import decode
-from memscope.cli.opening import read_summary
-from memscope.cli.output import new_folder, output_folder
+from memscope.cli.output_path import new_folder, output_folder
+from memscope.cli.recordings import read_summary
 from memscope.cli.report import write_report
 from memscope.cli.text.verdicts import verdict_lines
 from memscope.text import clean
@@ -19,11 +19,13 @@ KEEP = 4
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
-    parser.add_argument("--model", help="as for decode (default: SmolLM2-135M-Instruct)")
+    parser.add_argument(
+        "--model", help="the model, as for `memscope decode` (default: SmolLM2-135M-Instruct)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Decode, judge, report; print where everything is."""
+    """Decode, judge, write the report, and print where everything is."""
     options = [PROMPT, "--keep", str(KEEP), *(["--model", args.model] if args.model else [])]
     parser = argparse.ArgumentParser()
     decode.add_arguments(parser)
@@ -37,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     write_report(recording, report)
     summary = read_summary(str(recording))
     print(clean(PROMPT + decoded.text), end="\n\n")
-    print("\n".join(["verdicts", *verdict_lines(summary.verdicts)]))
+    print("\n".join(["limits", *verdict_lines(summary.verdicts)]))
     print("\n".join(_where(recording, report)))
     return 0
 
@@ -48,7 +50,7 @@ def _where(recording: Path, report: Path) -> list[str]:
         f"recording  {recording}",
         f"report     {report}",
         "",
-        "look further:",
+        "next steps:",
         f"  memscope summary {recording}",
         f"  memscope live {recording}",
         f"  memscope check {recording} --limit 'driver.calls_per_step == 0'",
@@ -59,4 +61,4 @@ def _remove_if_empty(folder: Path) -> None:
     try:
         folder.rmdir()
     except OSError:
-        print(f"memscope: what was recorded is in {folder}", file=sys.stderr)
+        print(f"memscope: the recording so far is in {folder}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What changed from A to B, the largest growth first: two recordings, or two memory snapshots."""
+"""Compare two recordings or two memory snapshots. The largest change comes first."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from memscope.cli.file_kind import HEAD_BYTES, file_kind, unpacked
-from memscope.cli.opening import add_warmup, read_summary
+from memscope.cli.file_kind import HEAD_BYTES, FileKind, file_kind, unpacked
+from memscope.cli.recordings import add_warmup, read_summary
 from memscope.cli.text.columns import align
 from memscope.cli.text.settings import setting_lines
 from memscope.cli.text.verdicts import verdict_lines
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from memscope.analysis.limits.limits import Verdict
     from memscope.reader.state import State
 
-_MOST = 10
+_SHOWN = 10
 _TITLES = {"stack": "by call stack", "label": "by label", "stream": "by stream"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add = parser.add_argument
-    add("before", metavar="A", help="a recording or a torch memory snapshot")
-    add("after", metavar="B", help="one of the same kind")
+    add("before", metavar="A", help="the first recording or torch memory snapshot")
+    add("after", metavar="B", help="the second one, of the same kind")
     add(
         "--limit",
         metavar="'diff.METRIC OP VALUE'",
         action="append",
         default=[],
-        help="a limit on what changed, like 'diff.peak_bytes <= 64 MiB'; exit code 1 where it is "
+        help="a limit on a change, like 'diff.peak_bytes <= 64 MiB'; the exit code is 1 if it is "
         "broken",
     )
     add_warmup(parser)
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what changed; 1 where a limit is broken, 3 where a recording is partial."""
+    """Print what changed. Returns 1 if a limit is broken, 3 if a recording is partial."""
     from memscope.analysis.comparison.difference import check_limits, judge_difference
     from memscope.analysis.limits.limits import exit_code
 
@@ -65,9 +65,9 @@ def _read(args: argparse.Namespace) -> tuple[Difference, State]:
     if kinds[0] != kinds[1]:
         raise MemscopeError(
             f"{args.before} is a {kinds[0]} and {args.after} is a {kinds[1]}.",
-            "Name two of one kind.",
+            "Name two files of the same kind.",
         )
-    if kinds[0] == "snapshot":
+    if kinds[0] is FileKind.SNAPSHOT:
         from memscope.analysis.comparison.snapshots import diff_snapshots
 
         return diff_snapshots(args.before, args.after), State(StateName.COMPLETE, 0, 0, 0, 0)
@@ -79,19 +79,19 @@ def _read(args: argparse.Namespace) -> tuple[Difference, State]:
     return diff_recordings(before, after), state
 
 
-def _kind(path: str) -> str:
+def _kind(path: str) -> FileKind:
     from memscope.interop.snapshot.guarded import file_size
 
     size = file_size(path)
     with open(path, "rb") as stream:
         head = stream.read(HEAD_BYTES)
     try:
-        kind = file_kind(unpacked(head)) if size else "recording"
-    except MemscopeError:  # its words are of what else may be explained
-        kind = ""
-    if kind not in ("recording", "snapshot"):
+        kind = file_kind(unpacked(head)) if size else FileKind.RECORDING
+    except MemscopeError:  # its message also speaks of logs
+        kind = FileKind.LOG
+    if kind is FileKind.LOG:
         raise MemscopeError(
-            f"{path} is neither a recording nor a memory snapshot of torch.",
+            f"{path} is neither a recording nor a torch memory snapshot.",
             "Name two recordings or two snapshots.",
         )
     return kind
@@ -138,9 +138,9 @@ def _lines(
     for by, changes in difference.holders.items():
         if changes:
             lines += ["", f"live memory {_TITLES[by]}"]
-            lines += align(_row(change, _innermost(change.name)) for change in changes[:_MOST])
-            if len(changes) > _MOST:
-                lines.append(f"  {len(changes) - _MOST:,} more in --json")
+            lines += align(_row(change, _innermost(change.name)) for change in changes[:_SHOWN])
+            if len(changes) > _SHOWN:
+                lines.append(f"  {len(changes) - _SHOWN:,} more in --json")
     if verdicts:
         lines += ["", f"limits{note}", *verdict_lines(verdicts)]
     return lines
@@ -163,5 +163,5 @@ def _percent(change: Change) -> str:
 
 
 def _innermost(name: str) -> str:
-    """A call stack's first frames: all of it stands in --json."""
+    """The innermost frames of a call stack. --json has all of them."""
     return " < ".join(name.split(" < ")[:2])

@@ -1,4 +1,4 @@
-"""`memscope doctor`: what can be read here, what not, why, and what mends it."""
+"""Show what can be read on this machine, what cannot, and how to fix that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print every check; always 0, as nothing here is a fault of memscope's use."""
+    """Print every check. Always returns 0."""
     from memscope.launch.checks import run_checks
 
     checks = run_checks()
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_lines(checks: Sequence[Check]) -> list[str]:
-    """One line a check, the remedy below it."""
+    """One line for each check, with the fix below it."""
     rows = align((check.verdict, check.name, clean(check.found)) for check in checks)
     width = len(align((check.verdict, check.name, ".") for check in checks)[0]) - 1
     lines = []

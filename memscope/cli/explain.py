@@ -1,4 +1,4 @@
-"""Why memory ran out: from a log, a torch memory snapshot or a recording. `-` reads a pipe."""
+"""Explain why memory ran out, from a log, a torch memory snapshot or a recording."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from memscope.analysis.diagnosis.explanation import Explanation
-from memscope.cli.file_kind import HEAD_BYTES, NAME_A_FILE, file_kind, unpacked
+from memscope.cli.file_kind import HEAD_BYTES, NAME_A_FILE, FileKind, file_kind, unpacked
 from memscope.cli.text.explanation import explanation_lines
 from memscope.errors import MemscopeError
 
@@ -28,12 +28,16 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add = parser.add_argument
-    add("file", metavar="FILE", help="a log, a torch memory snapshot, a recording, or - for a pipe")
+    add(
+        "file",
+        metavar="FILE",
+        help="a log, a torch memory snapshot or a recording; - reads standard input",
+    )
     add("--json", action="store_true", help="print it as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain and print; 0 whatever the diagnosis is, 3 where a recording is partial."""
+    """Print the explanation. Returns 3 if a recording is partial, else 0."""
     explanation = explain(args.file)
     if args.json:
         print(json.dumps(explanation.to_json(), indent=2, allow_nan=False))
@@ -43,12 +47,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def explain(name: str) -> Explanation:
-    """The explanation of the file ``name``, "-" for standard input. Raises MemscopeError."""
+    """Explain the file ``name``; "-" is standard input. Raises MemscopeError."""
     with _opened(name) as stream:
         head = stream.peek(HEAD_BYTES)[:HEAD_BYTES]
         inner = unpacked(head)
         kind = file_kind(inner)
-        if kind == "log":
+        if kind is FileKind.LOG:
             return _explain_log(stream, is_packed=inner is not head)
         if name != "-":
             return _explain_file(kind, name)
@@ -62,7 +66,9 @@ def explain(name: str) -> Explanation:
 def _opened(name: str) -> Iterator[io.BufferedReader]:
     if name == "-":
         if sys.stdin.isatty():
-            raise MemscopeError("Nothing comes in.", "Pipe a log in, or name a file.")
+            raise MemscopeError(
+                "Standard input is a terminal.", "Pipe a log into it, or name a file."
+            )
         yield cast(io.BufferedReader, sys.stdin.buffer)
         return
     path = Path(name)
@@ -87,11 +93,11 @@ def _explain_log(stream: io.BufferedReader, *, is_packed: bool) -> Explanation:
         with gzip.open(stream) as unpacked:
             return explain_log(read_log(cast(BinaryIO, unpacked)))
     except (OSError, EOFError, zlib.error):
-        raise MemscopeError("The input is a damaged gzip file.", "Pack it again.") from None
+        raise MemscopeError("The input is a damaged gzip file.", "Compress it again.") from None
 
 
-def _explain_file(kind: str, path: str) -> Explanation:
-    if kind == "snapshot":
+def _explain_file(kind: FileKind, path: str) -> Explanation:
+    if kind is FileKind.SNAPSHOT:
         from memscope.analysis.diagnosis.snapshot.explain import explain_snapshot
 
         return explain_snapshot(path)
@@ -101,7 +107,7 @@ def _explain_file(kind: str, path: str) -> Explanation:
 
 
 def _read_processes(path: str) -> Iterator[tuple[Timeline, State]]:
-    """The processes of the run that ``path`` is of, one by one, the first one first."""
+    """Read the processes of the run of ``path`` one by one, the first process first."""
     from memscope.analysis.timeline.read import read_timeline
     from memscope.reader.recording import Recording
     from memscope.reader.run_files import find_run

@@ -1,4 +1,4 @@
-"""The events of a recording for other programs: Arrow, Parquet, or a trace for Perfetto."""
+"""Write the events of a recording for other programs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memscope.atomic_file import atomic_write
-from memscope.cli.output import check_apart
-from memscope.cli.text.run_summary import file_notes
+from memscope.cli.output_path import check_apart
+from memscope.cli.recordings import RECORDING_HELP
+from memscope.cli.text.run_table import file_notes
 
 if TYPE_CHECKING:
     from memscope.reader.recording import Recording
     from memscope.reader.run_files import RunFiles
     from memscope.reader.scanner import State
 
-    # What was written, in words, and the state of each recording
+    # Returns what was written, in words, and the state of each recording
     Writer = Callable[[RunFiles, Path], tuple[str, list[State]]]
 
 METADATA_KEY = "memscope.export"
@@ -29,21 +30,20 @@ METADATA_KEY = "memscope.export"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add = parser.add_argument
-    text = "a file that memscope recorded, a folder or a glob of a run's"
-    add("recording", metavar="RECORDING", help=text)
+    add("recording", metavar="RECORDING", help=RECORDING_HELP)
     add(
         "--to",
         required=True,
         choices=sorted(_WRITERS),
-        help="of the first process: arrow, or parquet, where kinds stand by name; of all of the "
-        "run: perfetto, a trace for ui.perfetto.dev",
+        help="arrow or parquet: the events of the run's first process (parquet names the kinds of "
+        "events); perfetto: a trace of all its processes for ui.perfetto.dev",
     )
     add("-o", "--output", metavar="FILE", required=True, help="the file to write")
-    add("--force", action="store_true", help="overwrite FILE")
+    add("--force", action="store_true", help="overwrite FILE if it exists")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the events; 3 where a recording is partial."""
+    """Write the events. Returns 3 if a recording is partial."""
     from memscope.reader.run_files import find_run
 
     path, files = Path(args.output), find_run(args.recording)
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _first(write: Callable[[Recording, Path], str]) -> Writer:
-    """A writer of the run's first process."""
+    """A writer that writes the run's first process only."""
 
     def write_first(files: RunFiles, path: Path) -> tuple[str, list[State]]:
         from memscope.reader.recording import Recording
@@ -101,7 +101,7 @@ def _write_parquet(recording: Recording, path: Path) -> str:
 
 
 def _write_perfetto(files: RunFiles, path: Path) -> tuple[str, list[State]]:
-    """A trace of all processes: that of one behind that of another is a trace, too."""
+    """Write one trace of all processes: traces that follow each other in a file are one trace."""
     from memscope.interop.perfetto.trace import TraceWriter
     from memscope.reader.recording import Recording
 
@@ -138,7 +138,7 @@ _WRITERS: dict[str, Writer] = {
 
 
 def _schema(recording: Recording) -> Any:
-    """The recording's columns; its header and state as JSON, so that a cut one stays known."""
+    """The recording's columns, with its header and state as JSON in the metadata."""
     about = {**asdict(recording.header), "state": asdict(recording.state)}
     return recording.schema.with_metadata({METADATA_KEY: json.dumps(about)})
 

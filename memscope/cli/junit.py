@@ -1,4 +1,4 @@
-"""Verdicts as JUnit XML, which CI servers show: a test suite a recording, a test case a limit."""
+"""Verdicts as JUnit XML for CI: a test suite for each recording, a test case for each limit."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from memscope.analysis.limits.limits import Verdict
-from memscope.analysis.limits.written_value import write_value
+from memscope.analysis.limits.limits import Outcome, Verdict
+from memscope.analysis.limits.value_parsing import write_value
 from memscope.atomic_file import atomic_write, check_free
-from memscope.cli.checking import Checked, CheckedRun
+from memscope.cli.check_runs import Checked, CheckedRun
 from memscope.errors import MemscopeError
 from memscope.text import clean
 
@@ -19,7 +19,7 @@ _BEGIN = f"<?xml version='1.0' encoding='utf-8'?>\n<testsuites name=\"{TITLE}\""
 
 
 def write_junit(path: Path, runs: Sequence[CheckedRun], *, force: bool) -> None:
-    """Write the file, which appears when it is whole. Raises MemscopeError."""
+    """Write the file in one step. Raises MemscopeError."""
     root = junit_tree(runs)
     ET.indent(root)
     with atomic_write(path, force=force or is_verdicts(path)) as unfinished:
@@ -27,17 +27,17 @@ def write_junit(path: Path, runs: Sequence[CheckedRun], *, force: bool) -> None:
 
 
 def check_junit(path: Path, *, force: bool) -> None:
-    """Raises MemscopeError where the file cannot go to ``path``; one of before is replaced."""
+    """Raises MemscopeError if ``path`` cannot be written. An earlier result may be replaced."""
     check_free(path, force=True)
     if path.is_file() and not (force or is_verdicts(path)):
         raise MemscopeError(
-            f"{path} exists, and was not written by `{TITLE}`.",
+            f"{path} exists and was not written by `{TITLE}`.",
             "Name another file, or overwrite it with --force.",
         )
 
 
 def is_verdicts(path: Path) -> bool:
-    """Whether the file begins as one of ours does: other tools' results are not ours to replace."""
+    """Whether the file begins like one that `memscope check` wrote."""
     try:
         if not path.is_file():
             return False
@@ -48,7 +48,7 @@ def is_verdicts(path: Path) -> bool:
 
 
 def junit_tree(runs: Sequence[CheckedRun]) -> ET.Element:
-    """``testsuites`` of all recordings. A case that breaks the exit code fails or is an error."""
+    """The element ``testsuites``. A verdict that makes the exit code 1 is a failure or an error."""
     root = ET.Element("testsuites", name=TITLE)
     for checked_run in runs:
         for checked in checked_run.processes:
@@ -85,12 +85,12 @@ def _case(verdict: Verdict, checked: Checked, is_breaking: bool) -> ET.Element:
     name, sentence = clean(verdict.limit, 200), clean(verdict.sentence, 400)
     case = ET.Element("testcase", classname=f"memscope.{clean(area, 60)}", name=name, time="0")
     if is_breaking:
-        tag = "failure" if verdict.verdict == "fail" else "error"
+        tag = "failure" if verdict.verdict == Outcome.FAIL else "error"
         problem = ET.SubElement(case, tag, message=sentence, type=verdict.verdict)
         lines = [sentence, verdict.advice, f"recording: {clean(checked.path, 400)}"]
         problem.text = "\n".join(line for line in lines if line)
-    elif verdict.verdict == "fail":
-        ET.SubElement(case, "skipped", message=f"a default, shown only: {sentence}")
+    elif verdict.verdict == Outcome.FAIL:
+        ET.SubElement(case, "skipped", message=f"default limit, does not decide: {sentence}")
     elif verdict.value is None:
         ET.SubElement(case, "skipped", message=sentence)
     else:

@@ -1,4 +1,4 @@
-"""`memscope live`: follow a run while it grows, in the terminal."""
+"""Follow a running recording in the terminal."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from memscope.cli.needs import needing
-from memscope.cli.opening import add_warmup
+from memscope.cli.recordings import add_warmup
+from memscope.cli.requirements import require
 from memscope.errors import MemscopeError
 
 
@@ -17,24 +17,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "recording",
         nargs="?",
         metavar="RECORDING",
-        help="the file to follow, which need not exist yet; a folder or a glob of a run's; "
-        "without it, this machine now",
+        help="the recording to follow, which may not exist yet, or a folder or glob with the "
+        "recordings of one run; without RECORDING, the GPUs of this machine",
     )
     add_warmup(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the live view until it is left."""
+    """Show the live view until the user leaves it."""
     if args.recording is None:
         from memscope.cli.text.machine import follow_machine
 
         return follow_machine()
     path = Path(args.recording)
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        raise MemscopeError(
-            "live needs a terminal to draw in.", f"Use `memscope summary {path}` here."
-        )
-    with needing("dashboards", "textual"):
+        raise MemscopeError("live needs a terminal.", f"Use `memscope summary {path}` here.")
+    with require("dashboards", "textual"):
         from memscope_dashboards.tui.app import follow
 
     check_recording(path)
@@ -42,11 +40,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_recording(path: Path) -> None:
-    """Raises MemscopeError where something other than a recording lies at ``path`` already."""
+    """Raises MemscopeError if ``path`` exists and is not a recording."""
     from memscope.reader.scanner import Scanner
 
     if not path.parent.is_dir():
-        raise MemscopeError(f"There is no folder {path.parent}.", "Check the path.")
+        raise MemscopeError(f"The folder {path.parent} does not exist.", "Check the path.")
     try:
         if path.exists() and not path.is_dir():
             Scanner(path).close()

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar for a person, nothing for a pipe."""
+"""Progress bars on stderr. A pipe gets none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ProgressBars:
-    """One bar a stage; a stage is named the first time that it reports."""
+    """One bar for each stage. A bar appears when its stage first reports."""
 
     def __init__(self) -> None:
         self._bars: Progress | None = None
@@ -30,7 +30,7 @@ class ProgressBars:
             self._bars.stop()
 
     def update(self, stage: str, done: int, total: int) -> None:
-        """`stage` has come to `done` of `total`."""
+        """Show that `done` of `total` are finished in `stage`."""
         if self._bars is None:
             return
         if stage not in self._tasks:

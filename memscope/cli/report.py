@@ -1,4 +1,4 @@
-"""A run as one HTML file that works offline: its processes, verdicts, metrics, charts."""
+"""Write an HTML report: one file that works offline."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memscope.atomic_file import atomic_write, check_free
-from memscope.cli.file_kind import HEAD_BYTES, file_kind, unpacked
-from memscope.cli.needs import needing
-from memscope.cli.opening import add_warmup, read_processes
-from memscope.cli.output import check_apart, output_folder
-from memscope.cli.text.run_summary import file_notes
+from memscope.cli.file_kind import HEAD_BYTES, FileKind, file_kind, unpacked
+from memscope.cli.output_path import check_apart, output_folder
+from memscope.cli.recordings import AT_HELP, RECORDING_HELP, add_warmup, read_processes
+from memscope.cli.requirements import require
+from memscope.cli.text.run_table import file_notes
 from memscope.errors import MemscopeError
 
 if TYPE_CHECKING:
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verb's options."""
     add = parser.add_argument
-    text = (
-        "a file that memscope recorded, which may still grow; a folder or a glob of a run's; or a "
-        "torch memory snapshot"
+    add("recording", metavar="RECORDING", help=f"{RECORDING_HELP}, or a torch memory snapshot")
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="the report to write (default: the recording's name with .html)",
     )
-    add("recording", metavar="RECORDING", help=text)
-    add("-o", "--output", metavar="FILE", help="the page to write (default: its name, .html)")
-    add("--force", action="store_true", help="overwrite FILE")
-    add("--at", metavar="WHEN", default="end", help="batch:N, step:N, 12.5s, peak or end")
+    add("--force", action="store_true", help="overwrite FILE if it exists")
+    add("--at", metavar="WHEN", default="end", help=AT_HELP)
     add_warmup(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the page and print its path; 3 where a recording is partial."""
+    """Write the report and print its path. Returns 3 if a recording is partial."""
     if is_snapshot(args.recording):
         return _report_snapshot(args)
     path = report_path(args.recording, args.output)
@@ -48,15 +49,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def is_snapshot(name: str) -> bool:
-    """Whether ``name`` is a file that looks like a memory snapshot of torch."""
+    """Whether ``name`` is a file that looks like a torch memory snapshot."""
     path = Path(name)
     if not path.is_file():
         return False
     try:
         with path.open("rb") as stream:
-            return file_kind(unpacked(stream.read(HEAD_BYTES))) == "snapshot"
+            return file_kind(unpacked(stream.read(HEAD_BYTES))) is FileKind.SNAPSHOT
     except (OSError, MemscopeError):
-        return False  # what reads it as a recording says what is wrong
+        return False  # reading it as a recording then says what is wrong
 
 
 def _report_snapshot(args: argparse.Namespace) -> int:
@@ -64,7 +65,7 @@ def _report_snapshot(args: argparse.Namespace) -> int:
         raise MemscopeError("A memory snapshot has no steps.", "Leave out --at and --warm-up.")
     source = Path(args.recording)
     path = Path(args.output) if args.output else output_folder() / f"{source.stem}.html"
-    with needing("dashboards", "plotly"):
+    with require("dashboards", "plotly"):
         from memscope_dashboards.html.snapshot_page import render_snapshot
     from memscope.analysis.diagnosis.snapshot.picture import read_snapshot_picture
 
@@ -78,7 +79,7 @@ def _report_snapshot(args: argparse.Namespace) -> int:
 
 
 def report_path(recording: str, output: str | None = None) -> Path:
-    """``output``, else the first recording's name with .html where files without `-o` go."""
+    """``output`` if given, else the first recording's name with .html in the output folder."""
     from memscope.reader.run_files import find_run
 
     return Path(output) if output else output_folder() / f"{find_run(recording).first.stem}.html"
@@ -92,12 +93,12 @@ def write_report(
     at: str = "end",
     warm_up: int | None = None,
 ) -> bool:
-    """Write the page of the run ``source`` at ``path``; whether a recording of it is partial.
+    """Write the report of the run ``source`` to ``path``. Returns whether a recording is partial.
 
-    In detail it shows the run's holder. Raises MemscopeError where one cannot be read or the page
-    not written; then ``path`` is as it was.
+    The details are those of the run's main process. Raises MemscopeError if a recording cannot be
+    read or the report cannot be written; ``path`` is then unchanged.
     """
-    with needing("dashboards", "plotly"):
+    with require("dashboards", "plotly"):
         from memscope_dashboards.html.report import render_report
         from memscope_dashboards.html.run_overview import RunOverview
     from memscope.analysis.summary.alignment import align_run
@@ -134,5 +135,5 @@ def _read_map(path: str, timeline: Timeline, at: str) -> ResidencyMap:
     with Recording(path) as recording:
         try:
             return read_residency_map(recording, timeline, at=at)
-        except PastEnd:  # other processes of the run went on
+        except PastEnd:  # this process ended before the others
             return read_residency_map(recording, timeline)

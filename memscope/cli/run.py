@@ -1,4 +1,4 @@
-"""`memscope run`: any program of PyTorch, recorded in its own interpreter, with its children."""
+"""Run a PyTorch program and record it, with its child processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from memscope.atomic_file import check_free
-from memscope.cli.output import default_path
+from memscope.cli.output_path import default_path
 from memscope.errors import MemscopeError
 from memscope.recorder.retention import KEEP_LAST_HELP
 from memscope.text import clean
@@ -19,26 +19,31 @@ WITH_VALUE = ("-o", "--output", "--report", "--keep-last", "--history")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb's options; the first word that is none of them begins the command."""
+    """The verb's options. The first word that is not an option begins the command."""
     add = parser.add_argument
     parser.usage = "memscope run [options] [--] COMMAND ...   (script.py, -m MODULE, -c CODE, ...)"
-    add("-o", "--output", metavar="RECORDING", help="where the recording goes")
-    add("--force", action="store_true", help="overwrite the recording, and the report")
-    add("--report", metavar="FILE", help="write the HTML report once the program has ended")
+    add("-o", "--output", metavar="RECORDING", help="the recording to write")
+    add("--force", action="store_true", help="overwrite the recording and the report")
+    add("--report", metavar="FILE", help="write an HTML report when the program has ended")
     add("--keep-last", metavar="SIZE", help=KEEP_LAST_HELP)
     add(
         "--history",
         type=int,
         metavar="N",
-        help="keep who allocated what, and torch's last N events (about 2 µs an allocation)",
+        help="record the call stack of each allocation, and torch's last N allocator events (costs "
+        "about 2 µs for each allocation)",
     )
-    add("--live", action="store_true", help="show the live view; its output follows when you leave")
-    add("--cupti", action="store_true", help="name libraries' own allocations, by NVIDIA's CUPTI")
-    add("command", metavar="COMMAND", nargs="*", help="what to run, with its own arguments")
+    add(
+        "--live",
+        action="store_true",
+        help="show the live view; the program's output appears when you leave it",
+    )
+    add("--cupti", action="store_true", help="name allocations of libraries, with NVIDIA's CUPTI")
+    add("command", metavar="COMMAND", nargs="*", help="the program to run, with its arguments")
 
 
 def parse_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
-    """Ours up to the command; what follows is the program's, untouched."""
+    """Parse our options. What follows the first word of the command belongs to the program."""
     start = command_start(words)
     args = parser.parse_args(list(words[:start]))
     args.command = list(words[start:])
@@ -46,7 +51,7 @@ def parse_arguments(parser: argparse.ArgumentParser, words: Sequence[str]) -> ar
 
 
 def command_start(words: Sequence[str]) -> int:
-    """Where the command begins: at the first word that is no option of ours."""
+    """The index of the first word that is not one of our options."""
     position = 0
     while position < len(words):
         word = words[position]
@@ -57,7 +62,7 @@ def command_start(words: Sequence[str]) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the program; its own exit code, 128 + n where signal n ended it."""
+    """Run the program. Returns its exit code, or 128 + n if signal n ended it."""
     from memscope.launch.program import command_words, run_program
 
     command = command_words(args.command)
@@ -72,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         remove_old(path)
     environment = recorded_environment(path) | options
     if args.live:
-        from memscope.cli.run_live import run_under_view
+        from memscope.cli.run_under_view import run_under_view
 
         code = run_under_view(command, environment, path)
     else:
@@ -82,19 +87,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def find_obstacle(command: Sequence[str]) -> str | None:
-    """Why nothing of ``command`` can be recorded, where that is known before it runs."""
+    """Why ``command`` cannot be recorded, if that is known before it runs."""
     from memscope.launch.environment import OFF
     from memscope.launch.program import missing_script
 
     if os.environ.get(OFF):
         return f"{OFF} is set. Unset it to record."
     script = missing_script(command)
-    return None if script is None else f"there is no file {clean(script)}."
+    return None if script is None else f"the file {clean(script)} does not exist."
 
 
 def run_unrecorded(command: Sequence[str], obstacle: str) -> int:
-    """Run the program alone: of a missing script it is Python that says so, and no recording of
-    that is left behind."""
+    """Run the program without recording it. Python itself reports a missing script."""
     from memscope.launch.environment import OFF
     from memscope.launch.program import run_program
 
@@ -104,7 +108,7 @@ def run_unrecorded(command: Sequence[str], obstacle: str) -> int:
 
 
 def check_output(path: Path, report: Path | None, *, force: bool) -> None:
-    """Raises MemscopeError, before the program starts, where its output cannot be written."""
+    """Raises MemscopeError if the recording or the report cannot be written."""
     from memscope.recorder.output_file import check_writable
 
     check_writable(path, force=force)
@@ -113,7 +117,7 @@ def check_output(path: Path, report: Path | None, *, force: bool) -> None:
 
 
 def remove_old(path: Path) -> None:
-    """A recording that may be overwritten, with its older segments."""
+    """Remove the recording at ``path`` and its older segments."""
     if path.exists():
         from memscope.reader.chain import remove_recording
 
@@ -121,7 +125,7 @@ def remove_old(path: Path) -> None:
 
 
 def recorded_environment(path: Path) -> dict[str, str]:
-    """The environment of a program whose first process is recorded at ``path``."""
+    """The environment for a program whose first process is recorded at ``path``."""
     from memscope.launch.environment import program_environment
     from memscope.launch.program import hook_folder
 
@@ -129,7 +133,7 @@ def recorded_environment(path: Path) -> dict[str, str]:
 
 
 def option_variables(args: argparse.Namespace) -> dict[str, str]:
-    """What the options say to every process of the run. Raises MemscopeError."""
+    """Environment variables that pass the options to the processes. Raises MemscopeError."""
     from memscope.launch import environment as names
     from memscope.recorder.retention import parse_keep_last
 
@@ -139,13 +143,13 @@ def option_variables(args: argparse.Namespace) -> dict[str, str]:
         variables[names.KEEP_LAST] = args.keep_last
     if args.history is not None:
         if args.history < 1:
-            raise MemscopeError(f"--history {args.history} keeps nothing.", "Write 1 or more.")
+            raise MemscopeError(f"--history {args.history} records nothing.", "Write 1 or more.")
         variables[names.HISTORY] = str(args.history)
     return variables
 
 
 def prepare_cupti() -> dict[str, str]:
-    """What asks the program's processes for CUPTI; its native part is compiled here, once."""
+    """Compile the native part of CUPTI, and return the variable that turns it on."""
     from memscope.launch import environment as names
     from memscope.probes.cupti.buffers import CuptiAbsent, build
 
@@ -157,11 +161,11 @@ def prepare_cupti() -> dict[str, str]:
 
 
 def finish(path: Path, report: Path | None, *, force: bool) -> None:
-    """Say where the recording is, and write the report. What fails here changes no exit code."""
+    """Print where the recording is, and write the report. Errors do not change the exit code."""
     if not path.exists():
         note(
-            "nothing was recorded. Unless a line above says why, no Python that has memscope ran: "
-            "install memscope-torch there."
+            "nothing was recorded. If no line above says why, the program's Python does not have "
+            "memscope: install memscope-torch there."
         )
         return
     note(f"recording: {path}  (memscope summary {path})", prefix="")
@@ -177,5 +181,5 @@ def finish(path: Path, report: Path | None, *, force: bool) -> None:
 
 
 def note(text: str, prefix: str = "memscope: ") -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     print(f"{prefix}{text}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The verbs: the one table of what the command line does."""
+"""The verbs of the command line, in one table."""
 
 from __future__ import annotations
 
@@ -7,23 +7,27 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """Where a verb lives, as text: the module is imported when the verb runs."""
+    """The name of a verb's module, which is imported when the verb runs, and its line of help."""
 
     module: str
     help: str
 
 
 VERBS = {
-    "demo": Verb("memscope.cli.demo", "the whole of it: decode a real model and look at it"),
-    "decode": Verb("memscope.cli.decode", "continue a prompt within a memory limit, recorded"),
-    "run": Verb("memscope.cli.run", "any PyTorch program, recorded while it runs"),
-    "live": Verb("memscope.cli.live", "it runs: watch a recording as it grows"),
-    "report": Verb("memscope.cli.report", "it ran: one HTML file that works offline"),
-    "summary": Verb("memscope.cli.summary", "its metrics and verdicts, as text or JSON"),
-    "check": Verb("memscope.cli.check", "fail where a limit is broken"),
-    "diff": Verb("memscope.cli.diff", "it changed: what grew from A to B"),
-    "explain": Verb("memscope.cli.explain", "it failed: why memory ran out, from log or snapshot"),
-    "export": Verb("memscope.cli.export", "its events as Arrow or Parquet"),
-    "bench": Verb("memscope.cli.bench", "what recording costs"),
-    "doctor": Verb("memscope.cli.doctor", "what can be read on this machine, what not, and why"),
+    "demo": Verb("memscope.cli.demo", "Decode a small model and show the recording"),
+    "decode": Verb("memscope.cli.decode", "Continue a prompt within a memory limit and record it"),
+    "run": Verb("memscope.cli.run", "Run a PyTorch program and record it"),
+    "live": Verb("memscope.cli.live", "Follow a running recording"),
+    "report": Verb("memscope.cli.report", "Write an HTML report"),
+    "summary": Verb("memscope.cli.summary", "Show metrics and broken limits, as text or JSON"),
+    "check": Verb("memscope.cli.check", "Fail if a limit is broken"),
+    "diff": Verb("memscope.cli.diff", "Compare two recordings or two memory snapshots"),
+    "explain": Verb(
+        "memscope.cli.explain", "Explain why memory ran out, from a log, a snapshot or a recording"
+    ),
+    "export": Verb("memscope.cli.export", "Write the events as Arrow, Parquet or a Perfetto trace"),
+    "bench": Verb("memscope.cli.bench", "Measure what recording costs"),
+    "doctor": Verb(
+        "memscope.cli.doctor", "Show what can be read on this machine, and how to get the rest"
+    ),
 }

@@ -46,22 +46,22 @@ def test_the_nearest_file_that_has_the_section_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('limts = ["a"]', "no key 'limts' of [tool.memscope]. Did you mean limits?"),
-        ("zzz = 1", "Known are limits, baseline"),
-        ("limits = 3", "limits is no list of texts"),
-        ("limits = [3]", "limits is no list of texts"),
-        ('limits = "a <= 1"', "limits is no list of texts"),
-        ("baseline = 3", "baseline names no file"),
-        ('baseline = ""', "baseline names no file"),
-        ('tolerance = "five"', "tolerance: 'five' is no tolerance"),
-        ("tolerance = -0.1", "is no tolerance"),
-        ("tolerance = inf", "is no tolerance"),
-        ("tolerance = true", "is no tolerance"),
+        ('limts = ["a"]', "'limts' is not a key of [tool.memscope]. Did you mean limits?"),
+        ("zzz = 1", "The keys are limits, baseline"),
+        ("limits = 3", "limits is not a list of strings"),
+        ("limits = [3]", "limits is not a list of strings"),
+        ('limits = "a <= 1"', "limits is not a list of strings"),
+        ("baseline = 3", "baseline is not a file name"),
+        ('baseline = ""', "baseline is not a file name"),
+        ('tolerance = "five"', "tolerance: 'five' is not a tolerance"),
+        ("tolerance = -0.1", "is not a tolerance"),
+        ("tolerance = inf", "is not a tolerance"),
+        ("tolerance = true", "is not a tolerance"),
         ("strict = 1", "strict is neither true nor false"),
-        ("repeat = 0", "repeat is no number from 1"),
-        ("repeat = true", "repeat is no number from 1"),
-        ("warmup = -1", "warmup is no number from 0"),
-        ("warmup = 1.5", "warmup is no number from 0"),
+        ("repeat = 0", "repeat is not a whole number from 1"),
+        ("repeat = true", "repeat is not a whole number from 1"),
+        ("warmup = -1", "warmup is not a whole number from 0"),
+        ("warmup = 1.5", "warmup is not a whole number from 0"),
     ],
 )
 def test_a_bad_key_is_named_with_its_file(tmp_path: Path, line: str, words: str) -> None:
@@ -82,7 +82,7 @@ def test_a_file_that_is_no_toml_is_named(tmp_path: Path, text: str) -> None:
 
 def test_a_section_that_is_no_table_is_wrong(tmp_path: Path) -> None:
     configure(tmp_path, "[tool]\nmemscope = 3\n")
-    with pytest.raises(MemscopeError, match="no table"):
+    with pytest.raises(MemscopeError, match="not a table"):
         read_configuration(tmp_path)
 
 
@@ -102,9 +102,9 @@ def test_a_file_of_limits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "holds no limits"),
-        ("limits = 3", "no list of texts"),
-        ('limit = ["a"]', "no key 'limit'. Did you mean limits?"),
+        ("", "has no limits"),
+        ("limits = 3", "not a list of strings"),
+        ('limit = ["a"]', "'limit' is not a key. Did you mean limits?"),
         ("limits = [", "cannot be read"),
         (None, "does not exist"),
     ],
@@ -119,7 +119,7 @@ def test_a_bad_file_of_limits(tmp_path: Path, text: str | None, words: str) -> N
 
 
 def test_a_file_without_end_is_refused() -> None:
-    with pytest.raises(MemscopeError, match="larger than any file of limits"):
+    with pytest.raises(MemscopeError, match="too large for a file of limits"):
         read_limits_file(Path("/dev/zero"))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from memscope.analysis.limits.limits import Verdict
 from memscope.analysis.metrics.metric import Metric
 from memscope.analysis.metrics.table import METRICS, find_definition
-from memscope.analysis.summary.absent import absent_defaults, unjudged_words
+from memscope.analysis.summary.no_device import defaults_without_device, no_device_words
 from memscope.analysis.summary.sentence import Sentence
 from memscope.analysis.summary.summary import Summary
 from memscope.units import format_value
@@ -26,7 +26,7 @@ _ORDER = tuple(_MARKS)
 
 def render_verdicts(summary: Summary) -> str:
     """What is wrong and what to do, first; then what holds, then what could not be judged."""
-    absent = absent_defaults(summary)
+    absent = defaults_without_device(summary)
     possible = [verdict for verdict in summary.verdicts if verdict not in absent]
     verdicts = sorted(possible, key=lambda verdict: _ORDER.index(verdict.verdict))
     judged = [verdict for verdict in verdicts if verdict.verdict in _ORDER[:3]]
@@ -78,7 +78,7 @@ def _verdict(verdict: Verdict) -> str:
 
 def _absent(summary: Summary) -> str:
     """Of limits on a device, where none is recorded, how many there are."""
-    words = _sentence(unjudged_words(summary))
+    words = _sentence(no_device_words(summary))
     return f'<p class="note">{escape(words)}</p>' if words else ""
 
 

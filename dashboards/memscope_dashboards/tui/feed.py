@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from memscope.analysis.metrics.memory import find_device
-from memscope.analysis.summary.layer_states import LayerStates, find_layer_states
 from memscope.analysis.summary.program import Program, describe_program
+from memscope.analysis.summary.residency_map import LayerStates, find_layer_states
 from memscope.analysis.summary.summary import Summary, summarize
 from memscope.analysis.timeline.facts import Device
 from memscope.analysis.timeline.timeline import Steps, Timeline

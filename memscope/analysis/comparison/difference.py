@@ -1,6 +1,6 @@
-"""What changed from one measurement to another, and limits on it.
+"""The difference of two recordings or snapshots, and limits on it.
 
-A metric of a difference is ``diff.`` and the metric's name: the second value less the first.
+The metrics of a difference are named ``diff.METRIC``: the second value minus the first.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from memscope.analysis.comparison.run_settings import Setting
@@ -17,13 +18,20 @@ from memscope.errors import MemscopeError
 
 PREFIX = "diff."
 _LIMIT = re.compile(r"\s*(\S+?)\s*((?:<=|>=|==|!=|<|>).*)", re.S)
-# A metric whose unit a limit on bytes is read in.
+# A limit on a snapshot's metric is parsed as one on this metric, which is in bytes.
 _BYTES_METRIC = "memory.peak_bytes"
+
+
+class Compared(StrEnum):
+    """What was compared."""
+
+    RECORDINGS = "recordings"
+    SNAPSHOTS = "snapshots"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A metric, or a holder of memory, before and after; None where it has no value, ``reason``."""
+    """A metric or a holder of memory, before and after. ``reason``: why a value is None."""
 
     name: str
     before: float | None
@@ -33,17 +41,17 @@ class Change:
 
     @property
     def value(self) -> float | None:
-        """After less before; None where either is missing."""
+        """After minus before; None if either is missing."""
         return None if self.before is None or self.after is None else self.after - self.before
 
     @property
     def value_unit(self) -> str:
-        """The unit in which ``value`` is shown: that of a ratio's change is "points"."""
+        """The unit of ``value``. The change of a ratio is in percentage points."""
         return "points" if self.unit == "ratio" else self.unit
 
     @property
     def relative(self) -> float:
-        """The change over what was before; 0 where there is none, infinite from nothing."""
+        """The change divided by the value before; infinite if that was 0, 0 without a change."""
         if not self.value or not self.before:
             return float("inf") if self.value else 0.0
         return self.value / abs(self.before)
@@ -61,21 +69,21 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two measurements of one kind ("recordings" or "snapshots").
+    """Two recordings or two snapshots, compared.
 
-    ``metrics``: by name, the largest change first. ``holders``: of snapshots, what grew by call
-    stack, label and stream, the largest growth first. ``settings``: how recordings were made;
-    None of snapshots, which are not compared by them.
+    ``metrics``: the largest change first. ``holders``: for snapshots, what grew, by call stack,
+    label and stream, the largest growth first. ``settings``: how the recordings were made; None
+    for snapshots.
     """
 
-    kind: str
+    kind: Compared
     metrics: tuple[Change, ...]
     holders: Mapping[str, tuple[Change, ...]]
     is_partial: bool = False
     settings: tuple[Setting, ...] | None = None
 
     def find(self, name: str) -> Change | None:
-        """The metric ``name`` ("diff.memory.peak_bytes"), or by its last part where that is one."""
+        """The metric ``name``, like "diff.memory.peak_bytes", or its last part if unique."""
         short = name.removeprefix(PREFIX)
         for change in self.metrics:
             if change.name == short:
@@ -85,7 +93,7 @@ class Difference:
 
 
 def _short(name: str) -> str:
-    """The last part; of a host metric all, so that ``peak_bytes`` is the device's."""
+    """The last part of a name. Host metrics keep theirs, so ``peak_bytes`` is the device's."""
     return name if name.startswith("host.") else name.rpartition(".")[2]
 
 
@@ -95,7 +103,7 @@ def judge_difference(difference: Difference, limits: Sequence[str]) -> tuple[Ver
 
 
 def check_limits(limits: Sequence[str]) -> None:
-    """Raises MemscopeError where a limit is not written as one on a difference."""
+    """Raises MemscopeError if a limit is not written as diff.METRIC OP VALUE."""
     for text in limits:
         _split(text)
 
@@ -105,8 +113,10 @@ def _judge(difference: Difference, text: str) -> Verdict:
     change = difference.find(name)
     if change is None:
         names = ", ".join(PREFIX + each.name for each in difference.metrics[:8])
-        raise MemscopeError(f"There is no metric {name!r} in this difference.", f"Name {names}.")
-    measured_as = _BYTES_METRIC if difference.kind == "snapshots" else change.name
+        raise MemscopeError(
+            f"{name!r} is not a metric of this difference.", f"Name one of {names}."
+        )
+    measured_as = _BYTES_METRIC if difference.kind is Compared.SNAPSHOTS else change.name
     limit = parse_limit(f"{measured_as} {condition}", is_of_change=True)
     limit = replace(limit, text=" ".join(text.split()))
     metric = Metric(measured_as, change.value, change.unit, change.reason)
@@ -118,7 +128,7 @@ def _split(text: str) -> tuple[str, str]:
     match = _LIMIT.fullmatch(text)
     if match is None or not match[1].startswith(PREFIX):
         raise MemscopeError(
-            f"{text!r} is no limit on a difference.",
+            f"{text!r} is not a limit on a difference.",
             "Write diff.METRIC OP VALUE, like 'diff.peak_bytes <= 64 MiB'.",
         )
     return match[1], match[2]

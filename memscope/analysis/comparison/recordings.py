@@ -1,23 +1,23 @@
-"""What changed from one recording to another: how they were made, and every metric of both."""
+"""Compare two recordings: their settings and all metrics."""
 
 from __future__ import annotations
 
-from memscope.analysis.comparison.difference import Change, Difference
+from memscope.analysis.comparison.difference import Change, Compared, Difference
 from memscope.analysis.comparison.run_settings import compare_settings
 from memscope.analysis.metrics.metric import Metric
 from memscope.analysis.summary.summary import Summary
 
 
 def diff_recordings(before: Summary, after: Summary) -> Difference:
-    """The second recording's metrics less the first's, the largest relative change first.
+    """The second recording's metrics minus the first's, the largest relative change first.
 
-    Metrics that neither has are left out.
+    Metrics without a value in both are not included.
     """
     names = dict.fromkeys([*after.metrics, *before.metrics])
     changes = [_change(name, before.metrics.get(name), after.metrics.get(name)) for name in names]
     changes = [each for each in changes if each.before is not None or each.after is not None]
     return Difference(
-        kind="recordings",
+        kind=Compared.RECORDINGS,
         metrics=tuple(sorted(changes, key=lambda change: -abs(change.relative))),
         holders={},
         is_partial=before.state.is_partial or after.state.is_partial,
@@ -31,7 +31,7 @@ def _change(name: str, before: Metric | None, after: Metric | None) -> Change:
     reason = None
     if before is None or after is None or missing is not None:
         side = "the first" if before is None or before.value is None else "the second"
-        reason = (missing.reason if missing else None) or f"{side} recording has no such part"
+        reason = (missing.reason if missing else None) or f"{side} recording does not have it"
     elif before.unit != after.unit:
         return Change(name, None, after.value, unit, f"in {before.unit} in the first recording")
     return Change(

@@ -1,6 +1,6 @@
-"""What two recordings say of how they were made: settings and environment, side by side.
+"""Settings and environment of two recordings, side by side.
 
-Facts that a run begins with; what it came to is in its metrics.
+They are the facts that a run begins with. Results are compared by metrics.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from memscope.format.header import Header
 Plain = str | int | float | None
 
 MOST_VARIABLES = 40
-# A reader asks for these: where neither recording has them, that is said.
+# Listed even if neither recording has them.
 ALWAYS = ("model", "device", "torch", "driver", "PYTORCH_CUDA_ALLOC_CONF")
 
 # Setting, the fact that holds it, and the field of it; None for a fact that is no table.
@@ -66,7 +66,7 @@ _OUTPUT = re.compile(r"-o|--output|--force|--json|--output=.*|-o.+", re.S)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting before and after, None where it is not set, or where a recording has none."""
+    """One setting before and after. None: it is not set, or not recorded."""
 
     name: str
     before: Plain
@@ -76,17 +76,17 @@ class Setting:
 
     @property
     def differs(self) -> bool | None:
-        """None where one of the recordings does not say."""
+        """Whether it differs; None if one of the recordings does not have it."""
         return self.before != self.after if self.is_in_first and self.is_in_second else None
 
     @property
     def reason(self) -> str | None:
-        """Why it is not known whether it differs."""
+        """Why it is not known whether it differs; None if it is known."""
         if self.differs is not None:
             return None
         if self.is_in_first or self.is_in_second:
-            return f"the {'second' if self.is_in_first else 'first'} recording does not say"
-        return "neither recording says"
+            return f"the {'second' if self.is_in_first else 'first'} recording does not have it"
+        return "neither recording has it"
 
     def to_json(self) -> dict[str, Any]:
         """As ``diff --json`` prints it."""
@@ -99,7 +99,7 @@ class Setting:
 
 
 def compare_settings(before: Summary, after: Summary) -> tuple[Setting, ...]:
-    """All that either recording says of its settings, and what ``ALWAYS`` asks for."""
+    """All settings of either recording, and those in ``ALWAYS``."""
     old, new = (dict(_settings(each.header, each.facts)) for each in (before, after))
     variables = [_environment(each.facts) for each in (before, after)]
     for settings, known in zip((old, new), variables, strict=True):
@@ -113,7 +113,7 @@ def compare_settings(before: Summary, after: Summary) -> tuple[Setting, ...]:
 
 
 def _settings(header: Header, facts: Mapping[str, Any]) -> Iterator[tuple[str, Plain]]:
-    """Each that is known, with its value."""
+    """Name and value of each setting that is recorded."""
     yield "command", shlex.join(_command(header, facts))
     variables = _environment(facts) or {}
     for name in variables:
@@ -136,7 +136,7 @@ def _settings(header: Header, facts: Mapping[str, Any]) -> Iterator[tuple[str, P
 
 
 def _environment(facts: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Variables that were set, of those that are recorded; None where none are."""
+    """The recorded environment variables that were set; None if none are recorded."""
     found = facts.get(Fact.ENVIRONMENT)
     return dict(list(found.items())[:MOST_VARIABLES]) if isinstance(found, dict) else None
 
@@ -153,7 +153,7 @@ def _devices(facts: Mapping[str, Any]) -> Iterator[tuple[str, Plain]]:
 
 
 def _command(header: Header, facts: Mapping[str, Any]) -> Iterator[str]:
-    """The words that the program was started with; of ours without where its output goes."""
+    """The command of the program; for `decode` without its output options."""
     is_ours = facts.get(Fact.RUN_KIND) == RunKind.DECODE and header.command[1:2] == ("decode",)
     words = iter(header.command[1:] if is_ours else header.command)
     for word in words:
@@ -164,14 +164,14 @@ def _command(header: Header, facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _known(name: str, table: object, key: str) -> Iterator[tuple[str, Plain]]:
-    """What ``table`` has under ``key``, where it is a table that has it."""
+    """The value of ``key`` in ``table``, if ``table`` is a dict that has it."""
     if isinstance(table, dict) and key in table:
         with contextlib.suppress(RecursionError):  # nested as deeply as a file can be read
             yield name, _plain(table[key])
 
 
 def _plain(value: object) -> Plain:
-    """What compares and prints: a text, a number, or None for what is not set."""
+    """A value to compare and print: a text, a number, or None if it is not set."""
     if value == "" or value is None:
         return None
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""What grew from one snapshot to another: metrics, and holders by call stack, label and stream."""
+"""Compare two memory snapshots: metrics, and memory by call stack, label and stream."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import os
 from collections.abc import Mapping
 from typing import IO, Any
 
-from memscope.analysis.comparison.difference import Change, Difference
+from memscope.analysis.comparison.difference import Change, Compared, Difference
 from memscope.errors import MemscopeError
 from memscope.interop.snapshot.guarded import examine
 
 _TARGET = "memscope.analysis.comparison.snapshots:measure_stream"
 MOST_GROUPS = 10_000
-REST = "all the others"
-NO_HISTORY = "no history was recorded that the peak could be replayed from"
+REST = "all others"
+NO_HISTORY = "the snapshot has no history, so the peak is not known"
 
 Groups = Mapping[str, Any]
 
 
 def diff_snapshots(before: str | os.PathLike[str], after: str | os.PathLike[str]) -> Difference:
-    """The second snapshot less the first, all devices together. Raises MemscopeError."""
+    """The second snapshot minus the first, over all devices. Raises MemscopeError."""
     first, second = examine(_TARGET, before), examine(_TARGET, after)
     return compare(first, second)
 
 
 def compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> Difference:
-    """The difference of two results of ``measure_stream``."""
+    """Compare two results of ``measure_stream``."""
     old, new = first["metrics"], second["metrics"]
     metrics = [
         Change(name, old[name], new[name], "bytes", _missing(old[name], new[name])) for name in old
     ]
     metrics.sort(key=lambda change: -(change.value or 0))
     return Difference(
-        kind="snapshots",
+        kind=Compared.SNAPSHOTS,
         metrics=tuple(metrics),
         holders={
             key: _changes(first["holders"][key], second["holders"][key]) for key in first["holders"]
@@ -41,13 +41,15 @@ def compare(first: Mapping[str, Any], second: Mapping[str, Any]) -> Difference:
 
 
 def measure_stream(stream: IO[bytes], size: int) -> dict[str, Any]:
-    """The child's part: metrics of a snapshot and its live bytes by holder."""
+    """Metrics of a snapshot and its live bytes by holder. Runs in a child process."""
     from memscope.analysis.diagnosis.snapshot.analysis import analyse_snapshot
     from memscope.interop.snapshot.snapshot import read_snapshot
 
     snapshot = read_snapshot(stream, size)
     if not snapshot.devices:
-        raise MemscopeError("holds no memory and no event.", "Dump one while the program runs.")
+        raise MemscopeError(
+            "holds no memory and no events.", "Dump a snapshot while the program runs."
+        )
     found = [analyse_snapshot(snapshot, device) for device in snapshot.devices]
     peaks = [each.peak.bytes if each.peak else None for each in found]
     totals = {
@@ -100,7 +102,7 @@ def _with_rest(groups: dict[str, int], total: int) -> dict[str, int]:
 
 
 def _changes(before: Groups, after: Groups) -> tuple[Change, ...]:
-    """What changed, the largest growth first."""
+    """The groups that changed, the largest growth first."""
     names = dict.fromkeys([*after, *before])
     changes = [Change(name, before.get(name, 0), after.get(name, 0), "bytes") for name in names]
     changed = [change for change in changes if change.value]

@@ -1,6 +1,6 @@
-"""A baseline: what metrics came to before, in a file that people review, as limits.
+"""A baseline: earlier values of metrics in a file. They are limits for later runs.
 
-Sections of one file are a test's id each; ``memscope check`` uses "recording".
+In a file of pytest, each section is the id of a test. ``memscope check`` uses "recording".
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from memscope.analysis.limits.baseline_file import MACHINE, read_machine, write_file
-from memscope.analysis.limits.expected import BETTER, Expected, find_better
+from memscope.analysis.limits.baseline_value import BETTER, BaselineValue, find_better
 from memscope.analysis.limits.limits import Limit
 from memscope.analysis.limits.machine_class import MachineClass
-from memscope.analysis.limits.written_value import parse_value
+from memscope.analysis.limits.value_parsing import parse_value
 from memscope.analysis.metrics.expression import parse_expression
 from memscope.analysis.metrics.metric import Metric
 from memscope.analysis.metrics.table import find_definition
@@ -27,7 +27,7 @@ DEFAULT_TOLERANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class BaselineLimits:
-    """Limits of one section, and what a reader of the verdicts must know of them."""
+    """The limits of one section, and warnings to show with the verdicts."""
 
     limits: tuple[Limit, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -35,16 +35,16 @@ class BaselineLimits:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What the file ``path`` holds: the class of the machine, and metrics by section and name."""
+    """The content of the file ``path``: the class of machine, and values by section and name."""
 
     path: Path
     machine: MachineClass
-    sections: Mapping[str, Mapping[str, Expected]]
+    sections: Mapping[str, Mapping[str, BaselineValue]]
 
     def limits(
         self, section: str, machine: MachineClass, tolerance: float = DEFAULT_TOLERANCE
     ) -> BaselineLimits:
-        """What a section comes to on ``machine``; elsewhere only what holds on any machine."""
+        """The limits of a section. On another class of machine: only those that hold anywhere."""
         expected = self.sections.get(section)
         if expected is None:
             return BaselineLimits((), (f"{self.path} has no section {section!r}",))
@@ -56,40 +56,40 @@ class Baseline:
         if not differences or not left_out:
             return BaselineLimits(tuple(limits))
         warning = (
-            f"{self.path} is of another machine class ({'; '.join(differences)}): "
-            f"not judged by it: {', '.join(left_out)}"
+            f"{self.path} is for another class of machine ({'; '.join(differences)}): "
+            f"not compared: {', '.join(left_out)}"
         )
         return BaselineLimits(tuple(limits), (warning,))
 
     def holds_memory(self, section: str) -> bool:
-        """Whether a size stands in ``section``."""
+        """Whether ``section`` has a limit on memory."""
         return any(each.is_of_memory for each in self.sections.get(section, {}).values())
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """A metric that a section held before it was written anew, and why it does so no more."""
+class RemovedMetric:
+    """A metric that is no longer in a section after writing, and why."""
 
     section: str
     metric: str
     reason: str
 
     def words(self, *, with_section: bool) -> str:
-        """Its name and the reason."""
+        """Its name and the reason, as text."""
         place = f"{self.section}: " if with_section else ""
         return clean(f"{place}{self.metric} ({self.reason})")
 
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """What a new baseline replaced: how many ``sections`` were there before, and what is lost."""
+    """What writing changed: the number of replaced ``sections``, and the metrics removed."""
 
     sections: int
-    lost: tuple[Lost, ...]
+    lost: tuple[RemovedMetric, ...]
 
 
 def read_baseline(path: Path) -> Baseline:
-    """The baseline in a file. Raises MemscopeError."""
+    """Read a baseline. Raises MemscopeError."""
     data = read_toml(path)
     machine = read_machine(data.pop(MACHINE, None), path)
     return Baseline(path, machine, {name: _read_section(name, data[name], path) for name in data})
@@ -101,12 +101,13 @@ def write_baseline(
     machine: MachineClass,
     limits: Sequence[Limit] = (),
 ) -> Rewrite:
-    """Put ``sections`` into the file, in the place of those of the same name, by rename.
+    """Write ``sections`` to the file. Sections of the same name are replaced, others stay.
 
-    Written is what is measured, has a direction and comes out alike in the next run, and the
-    readings and ratios that ``limits`` hold to one side. Tolerances that the file has are kept.
-    Raises MemscopeError; where the file is of another machine class, other sections would then be
-    of the wrong one, and where it is no baseline; then it stays.
+    A metric is written if it was measured, has a better direction, and repeats in the next run. A
+    reading or ratio is written if ``limits`` bound it from one side. Tolerances in the file stay.
+
+    Raises MemscopeError, and leaves the file unchanged, if it is not a baseline, or if it has other
+    sections that are for another class of machine.
     """
     before = _read_before(path, sections, machine)
     written = {
@@ -115,7 +116,7 @@ def write_baseline(
     if not any(written.values()):
         raise MemscopeError(
             "Nothing was measured that a baseline can hold.",
-            "`memscope check --list` says what it can; set limits on readings instead.",
+            "See `memscope check --list`, or set limits on readings.",
         )
     write_file(
         path,
@@ -127,7 +128,7 @@ def write_baseline(
         },
     )
     lost = (
-        Lost(section, name, _why_lost(measured.get(name)))
+        RemovedMetric(section, name, _why_lost(measured.get(name)))
         for section, measured in sections.items()
         for name in before.get(section, {})
         if name not in written[section]
@@ -137,16 +138,16 @@ def write_baseline(
 
 def _read_before(
     path: Path, sections: Collection[str], machine: MachineClass
-) -> Mapping[str, Mapping[str, Expected]]:
-    """What the file has, by section; it may stay beside ``sections``. Raises MemscopeError."""
+) -> Mapping[str, Mapping[str, BaselineValue]]:
+    """The sections in the file. Raises MemscopeError if they cannot stay beside ``sections``."""
     if not path.exists():
         return {}
     old = _read_old(path)
     others = old.sections.keys() - set(sections)
     if others and (differences := machine.differences(old.machine)):
         raise MemscopeError(
-            f"{path} is of another machine class ({'; '.join(differences)}).",
-            "Write all of its sections, or another file.",
+            f"{path} is for another class of machine ({'; '.join(differences)}).",
+            "Write all of its sections, or name another file.",
         )
     return old.sections
 
@@ -156,16 +157,16 @@ def _read_old(path: Path) -> Baseline:
         return read_baseline(path)
     except MemscopeError as error:
         raise MemscopeError(
-            f"No baseline is written over what is none: {error.problem}",
-            "Name another file, or remove this one first.",
+            f"The file is not a baseline and was not overwritten: {error.problem}",
+            "Name another file, or delete this one first.",
         ) from None
 
 
 def _expect(
-    measured: Mapping[str, Metric], old: Mapping[str, Expected], limits: Sequence[Limit]
-) -> dict[str, Expected]:
+    measured: Mapping[str, Metric], old: Mapping[str, BaselineValue], limits: Sequence[Limit]
+) -> dict[str, BaselineValue]:
     return {
-        name: Expected(
+        name: BaselineValue(
             name, metric.value, metric.unit, better, old[name].tolerance if name in old else None
         )
         for name, metric in measured.items()
@@ -179,31 +180,31 @@ def _why_lost(metric: Metric | None) -> str:
     return "not measured" if metric.value is None else "no limit says which way is better"
 
 
-def _read_section(section: str, data: Any, path: Path) -> dict[str, Expected]:
+def _read_section(section: str, data: Any, path: Path) -> dict[str, BaselineValue]:
     if not isinstance(data, dict):
-        raise MemscopeError(f"{path}: {section} is no section of metrics.", _REWRITE)
+        raise MemscopeError(f"{path}: {section} is not a section of metrics.", _REWRITE)
     return {name: _read_expected(name, data[name], path) for name in data}
 
 
-def _read_expected(name: str, written: object, path: Path) -> Expected:
-    """``"1024 bytes"``, or a table: such a ``value``, a ``tolerance``, maybe ``better``."""
+def _read_expected(name: str, written: object, path: Path) -> BaselineValue:
+    """Parse ``"1024 bytes"``, or a table with ``value``, ``tolerance`` and ``better``."""
     fields = written if isinstance(written, dict) else {"value": written}
     unit, better = _read_kind(name, fields.get("better"), path)
     value = fields.get("value")
     if not isinstance(value, str) or fields.keys() - {"value", "tolerance", "better"}:
         raise MemscopeError(
-            f"{path}: {name} is no value.",
+            f"{path}: {name} is not a value.",
             'Write "1024 bytes", or { value = "1024 bytes", tolerance = "10 %" }.',
         )
     try:
         tolerance = parse_tolerance(fields["tolerance"]) if "tolerance" in fields else None
-        return Expected(name, *parse_value(value, name, unit), better, tolerance)
+        return BaselineValue(name, *parse_value(value, name, unit), better, tolerance)
     except MemscopeError as error:
         raise MemscopeError(f"{path}: {name}: {error.problem}", error.next_step) from None
 
 
 def _read_kind(name: str, better: object, path: Path) -> tuple[str | None, str]:
-    """The unit of what ``name`` is, None where the name tells none; and which way is better."""
+    """The unit of ``name``, None if unknown, and which direction is better."""
     row = find_definition(name)
     if row is not None and row.direction and better in (None, row.direction):
         return row.unit, row.direction
@@ -213,7 +214,7 @@ def _read_kind(name: str, better: object, path: Path) -> tuple[str | None, str]:
         except MemscopeError as error:
             raise MemscopeError(f"{path}: {error.problem}", error.next_step) from None
         return expression.unit, str(better)
-    raise MemscopeError(f"{path}: {name!r} is no metric that a baseline holds.", _REWRITE)
+    raise MemscopeError(f"{path}: a baseline cannot hold {name!r}.", _REWRITE)
 
 
-_REWRITE = "Write it anew with --write-baseline."
+_REWRITE = "Write it again with --write-baseline."

@@ -1,4 +1,4 @@
-"""The text of a baseline: TOML, sorted, one metric a line, units spelled out."""
+"""The file of a baseline: sorted TOML, one metric per line, with units."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from memscope.analysis.limits.expected import Expected
+from memscope.analysis.limits.baseline_value import BaselineValue
 from memscope.analysis.limits.machine_class import MachineClass
-from memscope.analysis.limits.written_value import write_value
+from memscope.analysis.limits.value_parsing import write_value
 from memscope.atomic_file import atomic_write
 from memscope.errors import MemscopeError
 from memscope.units import format_bytes
 
 MACHINE = "memscope"
 _HEAD = """\
-# What metrics came to, for `memscope check --baseline` and pytest. Written by memscope, which
-# keeps tolerances, {{ value = "...", tolerance = "10 %" }}, and no other comment than its own.
+# Earlier values of metrics, for `memscope check --baseline` and pytest. Written by memscope. It
+# keeps tolerances, {{ value = "...", tolerance = "10 %" }}, but no comments of yours.
 
 [{section}]
 version = {version}
@@ -29,15 +29,15 @@ kind = {kind}
 
 
 def write_file(
-    path: Path, machine: MachineClass, sections: Mapping[str, Sequence[Expected]]
+    path: Path, machine: MachineClass, sections: Mapping[str, Sequence[BaselineValue]]
 ) -> None:
-    """Write the file, which appears when it is whole. Raises MemscopeError."""
+    """Write the file in one step. Raises MemscopeError."""
     with atomic_write(path, force=True) as unfinished:
         unfinished.write_text(baseline_text(machine, sections), encoding="utf-8")
 
 
-def baseline_text(machine: MachineClass, sections: Mapping[str, Sequence[Expected]]) -> str:
-    """All of the file."""
+def baseline_text(machine: MachineClass, sections: Mapping[str, Sequence[BaselineValue]]) -> str:
+    """The whole text of the file."""
     size = machine.total_bytes
     total = "" if size is None else f'total = "{size} bytes"{_comment(size, "bytes")}\n'
     head = _HEAD.format(
@@ -56,20 +56,20 @@ def baseline_text(machine: MachineClass, sections: Mapping[str, Sequence[Expecte
 
 
 def read_machine(data: Any, path: Path) -> MachineClass:
-    """The class of the machine that the file names. Raises MemscopeError."""
+    """The class of machine that the file names. Raises MemscopeError."""
     fields = data if isinstance(data, dict) else {}
     texts = [fields.get(key) for key in ("device", "kind", "torch")]
     total = str(fields.get("total", "")).removesuffix(" bytes")
     if not all(isinstance(text, str) for text in texts) or not (total.isdecimal() or not total):
         raise MemscopeError(
-            f"{path} is no baseline: its section [{MACHINE}] names no machine.",
+            f"{path} is not a baseline: section [{MACHINE}] does not name a machine.",
             "Write one with --write-baseline.",
         )
     device, kind, torch = map(str, texts)
     return MachineClass(device, kind, int(total) if total else None, torch)
 
 
-def _line(expected: Expected) -> str:
+def _line(expected: BaselineValue) -> str:
     written = _quote(write_value(expected.value, expected.unit))
     fields = {"value": written}
     if expected.tolerance is not None:
@@ -82,12 +82,12 @@ def _line(expected: Expected) -> str:
 
 
 def _comment(value: float, unit: str) -> str:
-    """A large size as people read it."""
+    """A comment with a large size as people read it."""
     return f"  # {format_bytes(value)}" if unit == "bytes" and abs(value) >= 1024 else ""
 
 
 def _quote(text: str) -> str:
-    """A TOML string: JSON's, whose escapes TOML has as well."""
+    """A TOML string. JSON's escapes are valid in TOML."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,6 +1,6 @@
-"""Limits on metrics, readings and ratios, and the verdicts: made here and nowhere else.
+"""Limits on metrics, readings and ratios, and the verdicts on them.
 
-A limit is written METRIC OP VALUE; a bare METRIC takes its default.
+A limit is written METRIC OP VALUE. METRIC alone means its default limit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
-from memscope.analysis.limits.written_value import (
+from memscope.analysis.limits.value_parsing import (
     example_value,
     is_per_second,
     parse_value,
@@ -33,7 +33,7 @@ from memscope.text import clean
 
 
 class Outcome(StrEnum):
-    """What a verdict can be; the values are what people read."""
+    """What a verdict can be. The values are the words that people read."""
 
     PASS = "pass"
     WARN = "warn"
@@ -51,21 +51,21 @@ _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "!=": operator.ne,
 }
 _LIMIT = re.compile(r"([^<>=!]*?)(?:(<=|>=|==|!=|<|>)(.*))?", re.S)
-RECORDING = "RECORDING"  # in advice: the path of what was judged
-_A_SECOND_OF_STEPS = "the limit is one a second, and of a program with steps it is known a step"
-_SEE_PEAK = f"See what holds it at the peak: `memscope report {RECORDING}`."
+RECORDING = "RECORDING"  # in advice: stands for the path of the recording
+_A_SECOND_OF_STEPS = "the limit is per second, but this program has steps and is measured per step"
+_SEE_PEAK = f"See what holds memory at the peak: `memscope report {RECORDING}`."
 _SEE_GROWTH = (
-    f"It rises from step to step: see since when with `memscope report {RECORDING}`, then look for "
+    f"It rises from step to step. `memscope report {RECORDING}` shows since when; then look for "
     "what is kept from one step to the next."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """``value`` is in ``unit``. Without a ``comparison`` the metric's defaults are meant.
+    """A limit of ``value``, in ``unit``. Without ``comparison`` it means the metric's defaults.
 
-    ``bound``: what it is held to, in words. ``warn`` is a tighter limit that only warns.
-    ``is_default``: nobody wrote the value.
+    ``bound``: the limit in words. ``warn``: a tighter limit that only warns. ``is_default``: the
+    value comes from the table of metrics or a baseline, not from the user.
     """
 
     expression: MetricExpression
@@ -79,7 +79,7 @@ class Limit:
 
     @property
     def metric(self) -> str:
-        """The name of what it is set on, among metrics as measured."""
+        """The name of the metric, reading or ratio that it limits."""
         return self.expression.name
 
     def is_kept_by(self, value: float) -> bool:
@@ -89,9 +89,9 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one limit. ``is_named``: somebody asked for it, it is no default.
+    """The verdict on one limit. ``is_named``: the user set the limit; it is not a default.
 
-    ``device`` and ``of``: as a metric has them.
+    ``device`` and ``of`` are those of the metric.
     """
 
     limit: str
@@ -108,34 +108,34 @@ class Verdict:
 
     @property
     def line(self) -> str:
-        """Limit and actual, on one line."""
+        """The limit and the measured value, on one line."""
         return f"{self.limit}: {self.actual}"
 
     @property
     def sentence(self) -> str:
-        """Actual and what it is held to: "memory.peak_bytes = 3.00 GiB, limit <= 2 GiB"."""
+        """The value and its limit: "memory.peak_bytes = 3.00 GiB, limit <= 2 GiB"."""
         equals = " = " if self.value is not None else ": "
         return f"{self.metric}{equals}{self.actual}, {self.bound}"
 
     def advise(self, path: str) -> str:
-        """The advice, with the name of the recording in its commands."""
+        """The advice, with the path of the recording in its commands."""
         return self.advice.replace(RECORDING, clean(shlex.quote(path), 400))
 
     @property
     def brief(self) -> str:
-        """The same where there is little room for the device."""
+        """Like ``actual``, with a shorter name of the device."""
         return replace(self, of=self.device).actual
 
     @property
     def actual(self) -> str:
-        """The value with its unit and device; without one, what is wrong and why."""
+        """The value with its unit and device. Without a value: the outcome and the reason."""
         if self.value is None:
             return f"{self.verdict} ({self.reason})"
         return value_words(self.value, self.unit, self.of)
 
 
 def parse_limit(text: str, *, is_of_change: bool = False) -> Limit:
-    """The limit that ``text`` writes; what a size changed by may be negative.
+    """Parse one limit. ``is_of_change``: it limits a change, so a size may be negative.
 
     Raises MemscopeError.
     """
@@ -143,7 +143,7 @@ def parse_limit(text: str, *, is_of_change: bool = False) -> Limit:
     match = _LIMIT.fullmatch(written)
     if match is None or not match[1].strip():
         raise MemscopeError(
-            f"{text!r} is no limit.", "Write METRIC OP VALUE, like 'driver.calls_per_step == 0'."
+            f"{text!r} is not a limit.", "Write METRIC OP VALUE, like 'driver.calls_per_step == 0'."
         )
     expression = parse_expression(match[1].strip())
     if match[2] is None:
@@ -151,7 +151,7 @@ def parse_limit(text: str, *, is_of_change: bool = False) -> Limit:
     value, unit = parse_value(match[3].strip(), expression.name, expression.unit)
     if value < 0 and unit == "bytes" and not is_of_change:
         raise MemscopeError(
-            f"{expression.name} is a size, which is never negative.",
+            f"{expression.name} is a size, and a size is never negative.",
             f"Write it like '{expression.name} <= {example_value(unit)}'.",
         )
     bound = f"limit {match[2]} {match[3].strip()}"
@@ -159,25 +159,25 @@ def parse_limit(text: str, *, is_of_change: bool = False) -> Limit:
 
 
 def parse_limits(texts: Iterable[str], source: str = "") -> tuple[Limit, ...]:
-    """Several limits; what cannot be read names its ``source``. Raises MemscopeError."""
+    """Parse several limits. Raises MemscopeError, which names their ``source``."""
     return tuple(_parse_from(text, source) for text in texts)
 
 
 def override(nearer: Sequence[Limit], farther: Sequence[Limit]) -> tuple[Limit, ...]:
-    """``nearer``, and what of ``farther`` is set on other metrics."""
+    """``nearer``, and the limits in ``farther`` on metrics that ``nearer`` does not limit."""
     named = {limit.metric for limit in nearer}
     return (*nearer, *(limit for limit in farther if limit.metric not in named))
 
 
 @lru_cache(maxsize=256)
 def default_limits(definition: MetricDefinition, name: str = "") -> tuple[Limit, ...]:
-    """The defaults of a metric, under its own name or that of one of its parts."""
+    """The default limits of a metric, on the metric itself or on one part of it (``name``)."""
     name = name or definition.name
     return tuple(_default(name, default) for default in definition.limits)
 
 
 def judge(metrics: Mapping[str, Metric], limits: Sequence[Limit] = ()) -> tuple[Verdict, ...]:
-    """Verdicts on ``limits``, then on the defaults of all metrics that no written one names."""
+    """Verdicts on ``limits``, then on default limits of metrics that no limit of the user names."""
     verdicts = [
         _judge_one(metrics, each, is_named=True) for limit in limits for each in _expand(limit)
     ]
@@ -191,12 +191,12 @@ def judge(metrics: Mapping[str, Metric], limits: Sequence[Limit] = ()) -> tuple[
 
 
 def exit_code(verdicts: Sequence[Verdict], state: State) -> int:
-    """1 where a limit that counts is broken or a named one was not measured, else 3 if partial."""
+    """1 if a deciding limit is broken or a named one not measured, else 3 if partial, else 0."""
     return run_exit_code([(verdicts, state)])
 
 
 def run_exit_code(processes: Sequence[tuple[Sequence[Verdict], State]]) -> int:
-    """The same of all processes of a run; what one of them has measured, no other needs to."""
+    """The exit code for all processes of a run. It is enough if one process measured a metric."""
     measured = measured_limits([verdicts for verdicts, _ in processes])
     if any(breaking(verdicts, measured) for verdicts, _ in processes):
         return 1
@@ -204,31 +204,26 @@ def run_exit_code(processes: Sequence[tuple[Sequence[Verdict], State]]) -> int:
 
 
 def breaking(verdicts: Sequence[Verdict], measured: Collection[str] = ()) -> tuple[Verdict, ...]:
-    """Those that make the exit code 1: broken ones that count, named ones without a value.
+    """Verdicts that make the exit code 1: broken limits, and named limits without a value.
 
-    Where any limit is named, only named ones count. ``measured``: limits that another process of
-    the run has a value for.
+    If any limit is named, default limits do not count. ``measured``: limits that another process
+    of the run has a value for.
     """
     named = [verdict for verdict in verdicts if verdict.is_named]
     return tuple(
         verdict
         for verdict in named or verdicts
-        if verdict.verdict == Outcome.FAIL
-        or (
-            verdict.verdict == Outcome.NOT_MEASURED
-            and verdict.is_named
-            and verdict.limit not in measured
-        )
+        if verdict.verdict == Outcome.FAIL or _is_unmeasured(verdict, measured)
     )
 
 
 def _is_unmeasured(verdict: Verdict, measured: Collection[str]) -> bool:
-    is_missing = verdict.verdict is Outcome.NOT_MEASURED and verdict.is_named
+    is_missing = verdict.verdict == Outcome.NOT_MEASURED and verdict.is_named
     return is_missing and verdict.limit not in measured
 
 
 def measured_limits(processes: Iterable[Sequence[Verdict]]) -> frozenset[str]:
-    """Limits for which any of the processes has a value."""
+    """Limits for which at least one process has a value."""
     return frozenset(
         verdict.limit for verdicts in processes for verdict in verdicts if verdict.value is not None
     )
@@ -269,7 +264,7 @@ def _default(name: str, default: DefaultLimit) -> Limit:
 
 def _judge_one(metrics: Mapping[str, Metric], limit: Limit, *, is_named: bool) -> Verdict:
     metric = metrics.get(limit.metric) or Metric(
-        limit.metric, None, limit.unit, "this recording has no such part"
+        limit.metric, None, limit.unit, "this recording does not have it"
     )
     is_a_step = per_second(metric.unit) != metric.unit
     if is_per_second(limit.unit) and is_a_step and metric.value is not None:
@@ -292,7 +287,7 @@ def _judge_one(metrics: Mapping[str, Metric], limit: Limit, *, is_named: bool) -
 
 
 def _advice(expression: MetricExpression) -> str:
-    """What the table says; of readings and ratios where to look."""
+    """The advice in the table of metrics. For readings and ratios: where to look."""
     definition = find_definition(expression.name) if expression.is_metric else None
     if definition is not None:
         return definition.advice

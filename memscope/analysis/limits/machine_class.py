@@ -1,4 +1,4 @@
-"""What of a machine metrics depend on: its GPU, how large that is, and which torch drives it."""
+"""The class of a machine: its GPU, the GPU's memory, and the version of torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SAME_SHARE = 0.02  # cards of one model differ by less
 
 @dataclass(frozen=True, slots=True)
 class MachineClass:
-    """``kind`` is "cuda", "host" or "none"; ``torch`` is major.minor, "" where not recorded."""
+    """``kind`` is "cuda", "host" or "none". ``torch`` is major.minor, "" if not recorded."""
 
     device: str
     kind: str
@@ -21,7 +21,7 @@ class MachineClass:
     torch: str
 
     def differences(self, other: MachineClass) -> tuple[str, ...]:
-        """What sets this class apart from ``other``, in words; nothing where they are one."""
+        """How this class differs from ``other``, in words. Empty if they are the same."""
         found = [
             f"{what} {theirs or 'unknown'} there, {own or 'unknown'} here"
             for what, own, theirs in (
@@ -36,12 +36,12 @@ class MachineClass:
 
     def _is_as_large_as(self, other: MachineClass) -> bool:
         if self.kind != "cuda" or self.total_bytes is None or other.total_bytes is None:
-            return True  # of a host the limit counts, not how much is built in
+            return True  # on a host the limit matters, not the installed memory
         return abs(self.total_bytes - other.total_bytes) <= SAME_SHARE * self.total_bytes
 
 
 def find_machine_class(timeline: Timeline) -> MachineClass:
-    """The class of the machine that a recording was made on."""
+    """The class of the machine on which a recording was made."""
     device = find_device(timeline)
     version = read_versions(timeline.facts).get("torch")
     torch = ".".join(version.split(".")[:2]) if isinstance(version, str) else ""

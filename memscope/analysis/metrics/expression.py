@@ -10,7 +10,7 @@ import difflib
 import re
 from dataclasses import dataclass
 
-from memscope.analysis.limits.written_value import a_step
+from memscope.analysis.limits.value_parsing import a_step
 from memscope.analysis.metrics.table import METRICS, find_definition
 from memscope.analysis.timeline.reading_names import AREAS, BY_NAME, READINGS, STATISTICS
 from memscope.errors import MemscopeError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from memscope.analysis.limits.written_value import per_second
+from memscope.analysis.limits.value_parsing import per_second
 from memscope.analysis.metrics.memory import find_device, find_devices
 from memscope.analysis.metrics.metric import DeviceValue, Missing, Negligible, lowest_of
 from memscope.analysis.timeline.series import Series

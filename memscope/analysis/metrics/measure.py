@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from memscope.analysis.limits.limits import Limit
-from memscope.analysis.limits.written_value import per_step
+from memscope.analysis.limits.value_parsing import per_step
 from memscope.analysis.metrics.expression import MetricExpression, Term
 from memscope.analysis.metrics.growth import measure_growth, unit_measured
 from memscope.analysis.metrics.memory import find_device

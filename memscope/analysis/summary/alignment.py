@@ -1,7 +1,7 @@
-"""The processes of a run on one axis: by step where all that compute have steps, else by the clock.
+"""The processes of a run on one axis: by step if all ranks have steps, else by the wall clock.
 
-Steps that a program counts itself are the same moment of its work in every rank, whatever the
-clocks say; how far apart they were by the clock is said beside it.
+A step is the same moment of the program's work in every rank, whatever the clocks say. A sentence
+says how far apart the ranks were by the clock.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ HOST_READING = "host.rss_bytes"
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Memory of one process, on one device or (−1) on the host.
+    """Memory of one process on one device; device −1 is the host.
 
-    ``at``: steps that had ended, with fractions, or seconds after the first recording began.
+    ``at``: the number of steps ended, with fractions, or seconds since the first recording began.
     """
 
     process: Process
@@ -36,9 +36,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Curves on the axis ``by``; ``reading`` is that of the devices, the same for all of them.
+    """Curves on the axis ``by``. ``reading_name`` is the reading of all device curves.
 
-    ``sentence`` says how they are aligned, and what stands apart by how much.
+    ``sentence`` says how they are aligned, and how far apart the processes are.
     """
 
     by: str
@@ -66,7 +66,7 @@ class _Clock:
 
 
 def align_run(run: RunSummary, timelines: Sequence[Timeline]) -> Alignment:
-    """The curves of a run; ``timelines`` are those of its processes, in their order."""
+    """The curves of a run. ``timelines`` are those of its processes, in the same order."""
     pairs = list(zip(run.processes, timelines, strict=True))
     by_step = not why_by_clock(run, timelines)
     clocks = [
@@ -85,9 +85,9 @@ def align_run(run: RunSummary, timelines: Sequence[Timeline]) -> Alignment:
 
 
 def step_bounds(timeline: Timeline) -> Floats | None:
-    """Start of the program's first step, then every step's end, in ns; None where it has none.
+    """Start of the program's first step, then the end of every step, in ns; None without steps.
 
-    Steps of a second each, from before the program's own were known, are left out.
+    Steps from before the program's own steps were known are not included.
     """
     steps = timeline.steps
     if timeline.are_steps_seconds:
@@ -102,7 +102,7 @@ def step_bounds(timeline: Timeline) -> Floats | None:
 
 
 def why_by_clock(run: RunSummary, timelines: Sequence[Timeline]) -> str:
-    """Why the processes cannot be aligned by step; empty where they can."""
+    """Why the processes cannot be aligned by step; empty if they can."""
     for process, timeline in zip(run.processes, timelines, strict=True):
         has_steps = step_bounds(timeline) is not None
         if process.rank is None and (process.device_bytes or has_steps):
@@ -114,7 +114,7 @@ def why_by_clock(run: RunSummary, timelines: Sequence[Timeline]) -> str:
 
 
 def _common_reading(timelines: Sequence[Timeline]) -> str | None:
-    """The best reading that every process with readings of a device has."""
+    """The best reading of device memory that all processes with such readings have."""
     found = [
         {reading_name for reading_name in DEVICE_READINGS if timeline.device_series(reading_name)}
         for timeline in timelines
@@ -150,15 +150,16 @@ def _say_steps(clocks: Sequence[_Clock], run: RunSummary) -> str:
     far = max(lags, key=lambda words: abs(lags[words]))
     side = "behind" if lags[far] >= 0 else "ahead of"
     left = len(run.processes) - len(clocks)
-    note = f" {left} without a rank stands in the table alone." if left else ""
+    note = f" {left} without a rank is only in the table." if left else ""
     return (
-        f"Aligned by step; by the wall clock, {far} was {format_seconds(abs(lags[far]))} {side} "
-        f"{first.process.words} at the end of the same step (median; no rank was further).{note}"
+        f"Aligned by step. By the wall clock, {far} ended the same step "
+        f"{format_seconds(abs(lags[far]))} {side} {first.process.words} (median; the largest "
+        f"difference of all ranks).{note}"
     )
 
 
 def _lag_s(first: _Clock, other: _Clock) -> float:
-    """By how much ``other`` ended the same steps later: the median."""
+    """How much later ``other`` ended the same steps, in s: the median."""
     assert first.ends_ns is not None
     assert other.ends_ns is not None
     count = min(len(first.ends_ns), len(other.ends_ns))
@@ -169,12 +170,12 @@ def _lag_s(first: _Clock, other: _Clock) -> float:
 def _say_clock(run: RunSummary, timelines: Sequence[Timeline]) -> str:
     others = run.processes[1:]
     if not others:
-        return "One process; seconds since its recording began."
+        return "One process. The axis shows seconds since its recording began."
     last = max(others, key=lambda process: abs(process.offset_s))
     side = "after" if last.offset_s >= 0 else "before"
     hosts = {process.summary.header.host for process in run.processes}
-    clocks = f"; the clocks of {len(hosts)} hosts are taken to agree" if len(hosts) > 1 else ""
+    clocks = f". The clocks of {len(hosts)} hosts are assumed to agree" if len(hosts) > 1 else ""
     return (
-        f"Aligned by the wall clock, as {why_by_clock(run, timelines)}: {last.words} began "
+        f"Aligned by the wall clock, because {why_by_clock(run, timelines)}. {last.words} began "
         f"{format_seconds(abs(last.offset_s))} {side} {run.first.words}{clocks}."
     )

@@ -1,4 +1,4 @@
-"""What growth, fragmentation and flushes mean for this run, a sentence each."""
+"""Sentences about growth, fragmentation and cache flushes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from memscope.facts import Fact
 from memscope.units import format_bytes, format_seconds
 
 HIGH_CACHE_RATIO = 0.2
-USED_SHARE = 0.8  # of what is reserved, at the peak: the cache was needed then
-SMALL_RISE = 64 << 20  # bytes over the run: a cache or a host that grows by less names nothing
-OFTEN = 0.05  # flushes a step
+USED_SHARE = 0.8  # allocated share of reserved memory at the peak: above, the cache was needed
+SMALL_RISE = 64 << 20  # bytes over the run: smaller growth is not reported
+OFTEN = 0.05  # flushes per step
 
 
 def write_allocator_sentences(timeline: Timeline) -> Iterator[Sentence]:
-    """A leak, memory that grows outside torch or on the host, fragmentation, flushes."""
+    """Sentences on leaks, growth outside torch and on the host, fragmentation and flushes."""
     yield from _leaks(timeline)
     yield from _host_growth(timeline)
     yield from _fragmentation(timeline)
@@ -44,18 +44,18 @@ def _leaks(timeline: Timeline) -> Iterator[Sentence]:
     if isinstance(full, DeviceValue):
         until = f"; {full.place or 'the device'} is full in {format_seconds(full.value)}"
     for device, growth in _plain_growth(timeline, "allocated"):
-        less_kv = ", known KV left out" if "model.kv_bytes" in timeline.series else ""
+        less_kv = ", without known KV" if "model.kv_bytes" in timeline.series else ""
         text = (
             f"Leak: allocated memory{_place(timeline, device)} grows by "
-            f"{_a_step(timeline, growth)} (growth.allocated{less_kv}): something is kept from each "
-            f"step to the next{until}."
+            f"{_a_step(timeline, growth)} (growth.allocated{less_kv}): the program keeps "
+            f"something from each step{until}."
         )
         yield Sentence(SentenceKind.LEAK, text)
     for device, growth in _plain_growth(timeline, "outside"):
         text = (
             f"Leak outside torch: the process grows{_place(timeline, device)} by "
             f"{_a_step(timeline, growth)} beyond what torch reserves (growth.outside): a library "
-            f"allocates by itself{until}."
+            f"allocates memory itself{until}."
         )
         yield Sentence(SentenceKind.LEAK_OUTSIDE_TORCH, text)
 
@@ -66,13 +66,14 @@ def _host_growth(timeline: Timeline) -> Iterator[Sentence]:
         if isinstance(growth, Growth) and growth.is_plain and growth.rise_bytes >= SMALL_RISE:
             text = (
                 f"Host memory: this process's RSS grows by {_a_step(timeline, growth)} "
-                "(host.rss_bytes.growth): something is kept, or more of a mapped file is read."
+                "(host.rss_bytes.growth): the program keeps something, or reads more of a mapped "
+                "file."
             )
             yield Sentence(SentenceKind.HOST_GROWTH, text)
 
 
 def _plain_growth(timeline: Timeline, kind: str) -> list[tuple[int, Growth]]:
-    """The device on which it grows fastest, of those where that is plain, however others swing."""
+    """The device with the fastest growth, among devices where the growth is clear."""
     found = analyse_growth(timeline, kind).items()
     plain = [(device, growth) for device, growth in found if growth.is_plain]
     return sorted(plain, key=lambda each: -each[1].slope)[:1]
@@ -104,7 +105,7 @@ def _fragmentation(timeline: Timeline) -> Iterator[Sentence]:
     text = (
         f"Fragmentation: {unused.ratio:.0%} of what torch reserves{_place(timeline, device)} "
         f"({format_bytes(unused.bytes)}{more.get(device, '')}) is free within steps but does not "
-        "fit what is asked for (allocator.cache_ratio): sizes vary. "
+        "fit the requests (allocator.cache_ratio), because sizes vary. "
         f"{_fragmentation_advice(timeline)}"
     )
     yield Sentence(SentenceKind.FRAGMENTATION, text)
@@ -117,7 +118,7 @@ def _fragmentation_advice(timeline: Timeline) -> str:
 
 
 def _is_used_at_peak(timeline: Timeline) -> bool:
-    """Whether tensors filled what is reserved at some moment: then the cache is no loss."""
+    """Whether tensors filled the reserved memory at some moment; the cache is then no waste."""
     series = timeline.series
     allocated, reserved = series.get("torch.peak_allocated_bytes"), series["torch.reserved_bytes"]
     return allocated is not None and allocated.peak >= USED_SHARE * reserved.peak
@@ -130,9 +131,9 @@ def _flushes(timeline: Timeline) -> Iterator[Sentence]:
     flushes = find_flushes(timeline)
     text = (
         f"torch.cuda.empty_cache() ran {count:,.0f} times in {steps:,} steps "
-        f"(allocator.flushes_in_steps), mostly from {_short(flushes.caller)}: each took "
-        f"{format_seconds(flushes.mean_ns / 1e9)} and gave back {format_bytes(flushes.mean_bytes)} "
-        "that the next step asks the driver for again. Take it out of the loop."
+        f"(allocator.flushes_in_steps), mostly from {_short(flushes.caller)}. Each call took "
+        f"{format_seconds(flushes.mean_ns / 1e9)} and freed {format_bytes(flushes.mean_bytes)}, "
+        "which the next step requests from the driver again. Remove it from the loop."
     )
     yield Sentence(SentenceKind.FLUSHES, text)
 
@@ -148,5 +149,5 @@ def _a_step(timeline: Timeline, growth: Growth) -> str:
 
 
 def _short(caller: str) -> str:
-    """The file's name without its folder."""
+    """The file name without its folder."""
     return re.sub(r"^.*[/\\]", "", caller)

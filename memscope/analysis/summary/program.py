@@ -1,4 +1,4 @@
-"""What there can be to see of a program, and what it holds at the last reading."""
+"""What a program shows: whether it has a residency window, its readings, the latest sizes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from memscope.analysis.timeline.series import Series, joined
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.facts import FIRST_DEVICE, Fact
 
-WINDOW_FACTS = (Fact.POLICY, FIRST_DEVICE)  # said by programs that keep weights in a window
+WINDOW_FACTS = (Fact.POLICY, FIRST_DEVICE)  # facts of programs that keep weights in a window
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingSeries:
-    """Readings of one reading; ``device`` is None where no more than one place was read."""
+    """The values of one reading over time. ``device`` is None if only one device was read."""
 
     reading_name: str
     device: int | None
@@ -23,10 +23,10 @@ class ReadingSeries:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """``has_window``: layers' weights come and go, or the program said that they would.
+    """``has_window``: weights of layers are uploaded and evicted, or the program said so.
 
-    ``series``: readings by name, a series a device. ``latest_bytes``: name → its last
-    reading, over all devices.
+    ``series``: one for each reading and device. ``latest_bytes``: name → last value, summed over
+    all devices.
     """
 
     has_window: bool = False
@@ -40,21 +40,21 @@ class Program:
 
 
 def describe_program(timeline: Timeline) -> Program:
-    """The program of a recording, as far as it has shown itself."""
+    """Describe the program from what is recorded so far."""
     series = tuple(each for name in timeline.series for each in reading_series(timeline, name))
     return Program(has_window(timeline), series, _latest_bytes(series))
 
 
 def has_window(timeline: Timeline) -> bool:
-    """Whether there is, or will be, a window over layers' weights."""
+    """Whether the program keeps only some layers on the device, or will."""
     moves = any(timeline.counts.get(kind) for kind in ("upload", "evict"))
     return moves or any(name in timeline.facts for name in WINDOW_FACTS)
 
 
 def reading_series(timeline: Timeline, reading_name: str) -> Iterator[ReadingSeries]:
-    """A series for each device that the reading was read on, in the order of devices.
+    """A series for each device, in the order of devices.
 
-    What was read without a device is the first one's.
+    Values without a device count for the first one.
     """
     found: dict[int, Series] = {}
     read = timeline.readings_of(reading_name)

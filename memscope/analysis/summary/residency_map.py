@@ -1,4 +1,4 @@
-"""Layer × step: in which steps a layer had to be uploaded."""
+"""Where each layer's weights are: in which steps they were uploaded, and at the last step."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class ResidencyMap:
     """Share of a column's steps in which a layer had to be uploaded, 0 to 1.
 
     ``shares`` is float64 (layers, columns), NaN in a column without a step; ``first_step`` and
-    ``last_step`` are int64 (columns,). lm_head is left out. A column holds ``width`` steps, so
-    that there are at most ``MAX_COLUMNS``.
+    ``last_step`` are int64 (columns,). lm_head is not included. Each column stands for ``width``
+    steps, so there are at most ``MAX_COLUMNS``.
     """
 
     shares: npt.NDArray[np.float64]
@@ -42,7 +42,7 @@ class ResidencyMap:
 
 
 class ResidencyMapFold:
-    """Entries uploaded for each layer and steps ended, by column; columns merge as steps come."""
+    """Counts uploaded entries by layer and column. Columns are merged as more steps come."""
 
     def __init__(self) -> None:
         self._entries = np.zeros((0, MAX_COLUMNS))
@@ -52,7 +52,7 @@ class ResidencyMapFold:
         self._width = 1
 
     def add(self, batch: Batch) -> None:
-        """Fold one batch."""
+        """Add the uploads and steps of one batch."""
         kind, step, layer = batch["kind"], batch["step"], batch["layer"]
         ends = np.flatnonzero((kind == Kind.STEP) & (step >= 0))
         is_upload = (kind == Kind.UPLOAD) & (step >= 0) & (layer >= 0) & (layer < MAX_ROWS)
@@ -74,7 +74,7 @@ class ResidencyMapFold:
             np.add.at(self._entries, where, np.clip(entries, 0, 1 << 20))
 
     def _add_sums(self, batch: Batch) -> None:
-        """Layers of sums that stand for uploads."""
+        """Add uploads of which only sums per step are kept."""
         sums = read_sums(batch)
         is_upload = (sums.kind == Kind.UPLOAD) & (batch["step"][sums.rows] >= 0)
         for which in np.flatnonzero(is_upload).tolist():
@@ -91,7 +91,7 @@ class ResidencyMapFold:
             np.add.at(self._summed[:, (step - self._first) // self._width], layers, 1)
 
     def result(self, timeline: Timeline) -> ResidencyMap:
-        """The map up to the last step that ended; of ``timeline`` the model's layers are read."""
+        """The map up to the last step that ended. ``timeline`` gives the number of layers."""
         used = np.flatnonzero(self._steps)
         columns = int(used[-1]) + 1 if len(used) else 0
         layers = min(timeline.layers or len(self._entries), MAX_ROWS)
@@ -111,7 +111,7 @@ class ResidencyMapFold:
         return (steps - (self._first or 0)) // self._width
 
     def _make_room(self, step: int) -> None:
-        """Merge columns in pairs until ``step`` has one."""
+        """Merge columns in pairs until there is one for ``step``."""
         while (int(step) - (self._first or 0)) // self._width >= MAX_COLUMNS:
             self._width *= 2
             self._steps = _merge_pairs(self._steps)
@@ -122,8 +122,10 @@ class ResidencyMapFold:
 def read_residency_map(
     recording: Recording, timeline: Timeline, *, at: str = "end"
 ) -> ResidencyMap:
-    """The map of ``recording`` up to ``at``, which ``timeline`` was read at. Raises MemscopeError
-    where ``at`` is no moment."""
+    """The map of ``recording`` up to ``at``, the moment that ``timeline`` was read at.
+
+    Raises MemscopeError if ``at`` is not a moment of the recording.
+    """
     fold = ResidencyMapFold()
     for batch in batches_at(recording, at):
         fold.add(batch)
@@ -131,6 +133,32 @@ def read_residency_map(
 
 
 def _merge_pairs(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """(…, columns): each two columns added, the right half empty."""
+    """Add columns in pairs; the right half is empty. (…, columns)"""
     pairs = values.reshape(*values.shape[:-1], MAX_COLUMNS // 2, 2).sum(axis=-1)
     return np.concatenate((pairs, np.zeros_like(pairs)), axis=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerStates:
+    """For each layer "resident", "in flight", "evicted" or "unused"; without lm_head.
+
+    The states are those at the end of ``step``, the last one. ``step`` is None before any step has
+    ended. ``unnamed_bytes`` are in flight to a layer that is not known yet: an upload is recorded
+    when it is over.
+    """
+
+    states: tuple[str, ...] = ()
+    step: int | None = None
+    unnamed_bytes: int = 0
+
+
+def find_layer_states(timeline: Timeline) -> LayerStates:
+    """The states at the last step. Empty if upload or eviction events are missing."""
+    if not timeline.is_window_known:
+        return LayerStates()
+    window, steps = timeline.window, timeline.steps
+    states = window.states(timeline.layers or window.layers_seen)
+    if not len(steps):
+        return LayerStates(states)
+    read = int(steps.in_flight_bytes[-1])
+    return LayerStates(states, int(steps.step[-1]), max(read - window.flight_bytes, 0))

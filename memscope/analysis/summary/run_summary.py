@@ -1,23 +1,31 @@
-"""The processes of one run side by side: when each began, what it held, which one to look at."""
+"""The processes of one run: when each began, what it held, and which one to show first."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from memscope.analysis.summary.summary import Summary
 from memscope.units import format_bytes
 
 FIRST_WORDS = 6
-ALIKE_SHARE = 0.9  # of what the holder held
-OTHER, IN_RANKS, WITH_STEPS, ON_DEVICE = range(4)  # kinds of processes
+ALIKE_SHARE = 0.9  # of the memory of the process shown first
+
+
+class ProcessKind(IntEnum):
+    """What a process does. Views open on the process with the highest kind."""
+
+    OTHER = 0  # a launcher, for example
+    IN_RANKS = 1  # has a rank
+    WITH_STEPS = 2  # has steps
+    ON_DEVICE = 3  # used a GPU
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of a run. ``offset_s``: when its recording began, by the wall clock, after the
-    first one's."""
+    """One process of a run. Its recording began ``offset_s`` after the first one, by wall clock."""
 
     path: str
     summary: Summary
@@ -25,53 +33,52 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its number on its host."""
+        """The process id."""
         return self.summary.header.pid
 
     @property
     def rank(self) -> int | None:
-        """Its place among those of a distributed program; None where it has none."""
+        """Its rank in a distributed program; None if it has none."""
         return self.summary.header.rank
 
     @property
     def device_bytes(self) -> int | None:
-        """The most that it held on GPUs, the peaks of all added; None where not measured."""
+        """The peaks on all GPUs, added up; None if not measured."""
         return self.summary.device_bytes
 
     @property
     def device_words(self) -> str:
-        """The same as a table says it."""
+        """``device_bytes`` as text for a table."""
         return self.summary.held_words
 
     @property
     def host_bytes(self) -> int | None:
-        """The most that it had resident on the host."""
+        """Its peak resident memory on the host; None if not measured."""
         return self.summary.host_bytes
 
     @property
     def has_used_device(self) -> bool:
-        """Whether a GPU is known of it, on which it held something as far as was measured."""
+        """Whether it used a GPU and, if that was measured, held memory there."""
         device = self.summary.device
         return device is not None and not device.is_host and self.device_bytes != 0
 
     @property
-    def kind(self) -> int:
-        """What it is, the more telling the higher: one that used a device, one with steps, a rank,
-        or none of these, as a launcher is."""
+    def kind(self) -> ProcessKind:
+        """What the process does."""
         if self.has_used_device:
-            return ON_DEVICE
+            return ProcessKind.ON_DEVICE
         if self.summary.own_steps:
-            return WITH_STEPS
-        return IN_RANKS if self.rank is not None else OTHER
+            return ProcessKind.WITH_STEPS
+        return ProcessKind.OTHER if self.rank is None else ProcessKind.IN_RANKS
 
     @property
     def held_bytes(self) -> int | None:
-        """The most that it held where its ``kind`` holds it: on devices, else on the host."""
-        return self.device_bytes if self.kind == ON_DEVICE else self.host_bytes
+        """Its peak memory: on GPUs if it used one, else on the host."""
+        return self.device_bytes if self.kind is ProcessKind.ON_DEVICE else self.host_bytes
 
     @property
     def words(self) -> str:
-        """How a sentence calls it."""
+        """Its name in a sentence."""
         return f"process {self.pid}" if self.rank is None else f"rank {self.rank} ({self.pid})"
 
     @property
@@ -81,7 +88,7 @@ class Process:
         return " ".join(words[:FIRST_WORDS]) + (" …" if len(words) > FIRST_WORDS else "")
 
     def to_json(self) -> dict[str, Any]:
-        """What ``--json`` prints of it."""
+        """What ``--json`` prints."""
         header = self.summary.header
         return {
             "path": self.path,
@@ -101,7 +108,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """All processes of a run, the one that was started first."""
+    """All processes of a run. The first is the one that was started first."""
 
     processes: tuple[Process, ...]
 
@@ -112,47 +119,49 @@ class RunSummary:
 
     @property
     def is_partial(self) -> bool:
-        """Whether a recording of it is."""
+        """Whether a recording of the run is partial."""
         return any(process.summary.state.is_partial for process in self.processes)
 
     @property
     def holder(self) -> Process:
-        """The process to look at first, everywhere: of the most telling kind, the one that held
-        most; of equals the lowest rank, then the one that began first."""
+        """The process that each view opens on: the one with the most memory, of the highest kind.
+
+        If several are equal: the lowest rank, then the one that began first.
+        """
         return max(self.processes, key=_precedence)
 
     @property
     def by_interest(self) -> tuple[Process, ...]:
-        """The holder, then the others by kind; of a kind as they began."""
+        """``holder`` first, then the others by kind; within a kind in the order they began."""
         holder = self.holder
         others = [process for process in self.processes if process is not holder]
         return (holder, *sorted(others, key=lambda process: -process.kind))
 
     def is_alike(self, process: Process) -> bool:
-        """Whether ``process`` is of the holder's kind and held about as much."""
+        """Whether ``process`` has the kind of ``holder`` and held about as much memory."""
         return _are_alike(process, self.holder)
 
     @property
     def sentence(self) -> str | None:
-        """Which process holds the memory, where there are several."""
+        """Which process holds the memory; None if there is only one process."""
         if len(self.processes) == 1:
             return None
-        if self.holder.kind != ON_DEVICE:
-            none = "No process of this run was seen to hold memory of a device."
+        if self.holder.kind is not ProcessKind.ON_DEVICE:
+            none = "No process of this run held GPU memory, as far as was measured."
             return " ".join(filter(None, (none, self._on_host)))
         if self.holder.device_bytes is None:
-            return "Devices were used, but how much of them was held is not measured."
+            return "GPUs were used, but how much memory was held there was not measured."
         return " ".join(filter(None, (self._on_device, self._uncounted)))
 
     @property
     def measure(self) -> str | None:
-        """What the peaks of the table are, beside the metric of a process; None without any."""
+        """How the peaks in the table are counted; None if there are none."""
         if all(process.device_bytes is None for process in self.processes):
             return None
         return (
-            "Peak, all GPUs: by the driver's count, CUDA's own part in it (without one: what the "
-            "program took), GPUs added up. memory.peak_bytes: what the program took, on the one "
-            "GPU that has most."
+            '"peak, all GPUs" adds up the GPUs as the driver counts them, with CUDA\'s own memory '
+            "(without a driver's count: what the program allocated). memory.peak_bytes is what the "
+            "program allocated on the GPU with the most."
         )
 
     @property
@@ -160,53 +169,60 @@ class RunSummary:
         total = format_bytes(sum(process.device_bytes or 0 for process in self.processes))
         if len(alike := self._alike) > 1:
             return (
-                f"{len(alike)} processes hold the memory alike: {_range(alike)} each at their "
-                f"peaks; all peaks add up to {total}."
+                f"{len(alike)} processes held about the same: {_range(alike)} each at their "
+                f"peaks. All peaks add up to {total}."
             )
         holder, first = self.holder, self.first
         share = format_bytes(holder.held_bytes or 0)
         if holder is first:
-            return f"The process that was started, {holder.pid}, held most: {share} at its peak."
+            return f"The first process, {holder.pid}, held the most: {share} at its peak."
         own = first.device_bytes
-        started = "none that was measured" if own is None else format_bytes(own)
+        started = "nothing that was measured" if own is None else format_bytes(own)
         return (
-            f"Child {holder.pid} holds the memory: {share} at its peak, of {total} that all peaks "
-            f"add up to. The process that was started, {first.pid}, held {started}."
+            f"Child process {holder.pid} held the most: {share} at its peak. All peaks add up to "
+            f"{total}. The first process, {first.pid}, held {started}."
         )
 
     @property
     def _uncounted(self) -> str | None:
-        """Who used a GPU besides, but how much of it is not measured, and why not."""
+        """Which processes used a GPU but were not measured, and why."""
         others = [
-            each for each in self.processes if each.kind == ON_DEVICE and each.device_bytes is None
+            each
+            for each in self.processes
+            if each.kind is ProcessKind.ON_DEVICE and each.device_bytes is None
         ]
         if not others:
             return None
-        who = f"{others[0].words} held of a GPU"
+        who = f"{others[0].words} held on a GPU"
         if len(others) > 1:
-            who = f"{len(others)} processes held of GPUs"
+            who = f"{len(others)} processes held on GPUs"
         reasons = dict.fromkeys(each.summary.metrics["memory.peak_bytes"].reason for each in others)
         return f"What {who} is not counted: {'; '.join(filter(None, reasons))}."
 
     @property
     def _on_host(self) -> str | None:
-        """Who held most on the host, of those that the holder is one of; None if not measured."""
+        """Which process of the same kind held the most on the host; None if unknown."""
         if self.holder.held_bytes is None:
             return None
-        of = {WITH_STEPS: "with steps", IN_RANKS: "with a rank"}.get(self.holder.kind, "of the run")
+        of = {ProcessKind.WITH_STEPS: "with steps", ProcessKind.IN_RANKS: "with a rank"}.get(
+            self.holder.kind, "of the run"
+        )
         if len(alike := self._alike) > 1:
-            return f"{len(alike)} processes {of} are alike in peak host RSS: {_range(alike)} each."
+            sizes = _range(alike)
+            return f"{len(alike)} processes {of} have about the same peak host RSS: {sizes} each."
         share = format_bytes(self.holder.held_bytes)
-        return f"Of the processes {of}, {self.holder.words} has the highest peak host RSS: {share}."
+        return (
+            f"Among the processes {of}, {self.holder.words} has the highest peak host RSS: {share}."
+        )
 
     @property
     def _alike(self) -> list[Process]:
-        """Those that held about as much as the holder, itself among them."""
+        """``holder`` and the processes that held about as much."""
         holder = self.holder  # found once, not for each of many
         return [process for process in self.processes if _are_alike(process, holder)]
 
     def to_json(self) -> dict[str, Any]:
-        """The first process as ever; where there are several, all of them and the holder's pid."""
+        """The first process's summary. If there are several, also all of them and the holder."""
         first = self.first.summary.to_json()
         if len(self.processes) == 1:
             return first
@@ -218,7 +234,7 @@ class RunSummary:
 
 
 def summarize_run(parts: Sequence[tuple[str, Summary]]) -> RunSummary:
-    """The run of these recordings, each with its path; the first process's come first."""
+    """The run of these recordings, given as path and summary. The first process comes first."""
     start_ns = parts[0][1].header.started_at_ns
     return RunSummary(
         tuple(
@@ -239,7 +255,7 @@ def _precedence(process: Process) -> tuple[int, int, float]:
 
 
 def _range(processes: Sequence[Process]) -> str:
-    """What the processes held, from the least to the most."""
+    """The range of what the processes held."""
     sizes = [process.held_bytes or 0 for process in processes]
     least, most = format_bytes(min(sizes)), format_bytes(max(sizes))
     return least if least == most else f"{least} to {most}"

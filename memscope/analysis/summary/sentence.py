@@ -9,7 +9,7 @@ from enum import StrEnum
 class Severity(StrEnum):
     """How urgent a sentence is."""
 
-    ALARM = "alarm"  # memory ran out, or the recording itself stopped
+    ALARM = "alarm"  # memory ran out, or the recording stopped
     WARNING = "warning"  # something to change
     NOTE = "note"  # good to know
 

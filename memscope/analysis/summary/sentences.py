@@ -1,4 +1,4 @@
-"""What metrics mean for this run, in sentences."""
+"""Sentences that say what the metrics mean for this run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memscope.units import format_bytes, format_seconds, format_value
 
 
 def write_sentences(timeline: Timeline, state: State) -> tuple[Sentence, ...]:
-    """What a reader of this recording should know, most pressing first."""
+    """Sentences about this recording, the most urgent first."""
     killed = host_full(timeline, state)
     pressing = (
         (SentenceKind.RECORDING_STOPPED, _stopped(timeline)),
@@ -57,7 +57,7 @@ def _refused(timeline: Timeline) -> str | None:
     if not rows:
         return None
     reason = timeline.fact(Fact.REFUSED, "reason")
-    return f"{rows:,} events that the program emitted could not be recorded: {reason}."
+    return f"{rows:,} events of the program could not be recorded: {reason}."
 
 
 def _out_of_memory(timeline: Timeline) -> str | None:
@@ -82,32 +82,32 @@ def _out_of_memory(timeline: Timeline) -> str | None:
 
 
 def _released_at_end(timeline: Timeline) -> str | None:
-    """The ledger is of the end, where a program that closes in order holds nothing."""
+    """A note that the ledger shows the end of the run, when a program holds little."""
     driver, device = timeline.driver, find_device(timeline)
     is_gpu = device is not None and not device.is_host
     is_known = driver.is_peak_known and driver.peak_bytes > 0
     if not (is_gpu and is_known) or 2 * driver.bytes >= driver.peak_bytes:
         return None
     return (
-        f"Driver calls of this program held {format_bytes(driver.peak_bytes)} at the most, "
-        f"{format_bytes(driver.bytes)} at the end: --at peak shows where memory was."
+        f"Driver calls of this program held at most {format_bytes(driver.peak_bytes)}, and "
+        f"{format_bytes(driver.bytes)} at the end. --at peak shows where the memory was."
     )
 
 
 def _no_step(timeline: Timeline) -> str | None:
     ended, warmup = len(timeline.steps), timeline.warmup_steps
     if not ended:
-        return "No step has ended in this recording, so that metrics of steps are not measured."
+        return "No step has ended in this recording, so metrics of steps are not measured."
     if ended <= warmup:
         return (
-            f"Only {ended} of {warmup} steps of warm-up have ended; "
-            "--warm-up N counts from an earlier one."
+            f"Only {ended} of {warmup} warm-up steps have ended. "
+            "--warm-up N sets another number of them."
         )
     return None
 
 
 def _useless_keep(timeline: Timeline) -> str | None:
-    """Under `past` the peak is min(2 keep, L) layers."""
+    """A warning if `past` saves no memory: its peak is min(2 keep, L) layers."""
     settings, layers = read_policy(timeline.facts), timeline.layers
     keep = settings.keep
     if settings.policy != "past" or keep is None or layers is None:
@@ -115,15 +115,16 @@ def _useless_keep(timeline: Timeline) -> str | None:
     if 2 * keep < layers or keep >= layers:
         return None
     smaller = (layers + 1) // 2 - 1
-    instead = f"A keep of {smaller} does, and so does" if smaller else "What does is"
+    instead = f"Use --keep {smaller} or" if smaller else "Use"
     return (
-        f"Under past, keep {keep} of {layers} saves no peak memory: the end of one sweep and the "
-        f"start of the next together hold all {layers} layers. {instead} --policy pinned."
+        f"With --policy past, keep {keep} of {layers} does not lower the peak: the end of one "
+        f"sweep and the start of the next together hold all {layers} layers. "
+        f"{instead} --policy pinned."
     )
 
 
 def _fits(timeline: Timeline) -> str | None:
-    """Where the whole model fits, a window only costs time."""
+    """A warning if the whole model fits: a window then only costs time."""
     needed, device = _whole_bytes(timeline), find_device(timeline)
     usable = device.usable_bytes if device else None
     policy = read_policy(timeline.facts).policy
@@ -135,13 +136,13 @@ def _fits(timeline: Timeline) -> str | None:
         return None
     return (
         f"The whole model fits ({format_bytes(needed)} of {format_bytes(usable)}): "
-        f"--policy off would save {format_value(wait_ms, 'ms')} a step, the wait for "
-        f"{format_value(uploads, 'layers')}."
+        f"--policy off would save {format_value(wait_ms, 'ms')} per step, the time spent waiting "
+        f"for {format_value(uploads, 'layers')}."
     )
 
 
 def _whole_bytes(timeline: Timeline) -> int | None:
-    """What the run needs with every layer on the device."""
+    """The bytes that the run needs with every layer on the device."""
     plan = read_plan(timeline.facts)
     if plan is not None:
         return plan.needs.layers * plan.needs.slab_bytes + plan.needs.always_bytes
@@ -159,18 +160,18 @@ def _dropped(timeline: Timeline) -> str | None:
     }
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in fast.items() if count)
     return (
-        f"{timeline.dropped_rows:,} events came faster than they could be written and are sums "
-        f"only ({kinds})."
+        f"{timeline.dropped_rows:,} events came faster than they could be written. Only their sums "
+        f"are recorded ({kinds})."
     )
 
 
 def _older(timeline: Timeline) -> str | None:
-    """What --keep-last took."""
+    """A note on what --keep-last removed."""
     summed = sum(timeline.old_sums.values())
     begun = timeline.count_fact(Fact.SEGMENT, "begins_ns")
-    parts = [] if begun is None else [f"what is older than {format_seconds(begun / 1e9)} is gone"]
+    parts = [] if begun is None else [f"events before {format_seconds(begun / 1e9)} were deleted"]
     if summed:
-        parts.append(f"of {summed:,} old events there are sums a step, and few readings")
+        parts.append(f"{summed:,} old events were reduced to sums per step and a few readings")
     if not parts:
         return None
     return f"The recording was kept small: {'; '.join(parts)}. --keep-last SIZE keeps more."
@@ -180,13 +181,13 @@ def _unknown(timeline: Timeline) -> str | None:
     if not timeline.unknown_kinds:
         return None
     kinds = ", ".join(f"{count:,} {name}" for name, count in timeline.unknown_kinds.items())
-    return f"Events of kinds that this version does not know are left out: {kinds}."
+    return f"This version does not know some kinds of events and ignores them: {kinds}."
 
 
 def _ignored(timeline: Timeline) -> str | None:
     if not timeline.ignored_rows:
         return None
     return (
-        f"{timeline.ignored_rows:,} events are in no metric: their layer is impossible, or there "
-        "are more steps, readings or facts than are kept."
+        f"{timeline.ignored_rows:,} events are ignored by all metrics: their layer is invalid, or "
+        "there are more steps, readings or facts than memscope keeps."
     )

@@ -1,4 +1,4 @@
-"""All that a recording comes to: what it is, its metrics, its verdicts, and what they mean."""
+"""The summary of a recording: facts, metrics, verdicts, and sentences that explain them."""
 
 from __future__ import annotations
 
@@ -57,28 +57,28 @@ class Summary:
 
     @property
     def device(self) -> Device | None:
-        """The first device; None where there is none."""
+        """The first device; None if there is none."""
         return next(iter(self.devices.values()), None)
 
     @property
     def used_devices(self) -> tuple[Device, ...]:
-        """Those on which something was held; all of them where that was not measured."""
+        """Devices on which memory was held; all devices if that was not measured."""
         held = [self.devices[index] for index in self.devices if self.device_peaks.get(index)]
         return tuple(held or self.devices.values())
 
     @property
     def device_name(self) -> str:
-        """Of those: "H200", "2 × H200", or "H200 and 1 more"; empty where there is none."""
+        """The used devices: "H200", "2 × H200" or "H200 and 1 more"; empty if there is none."""
         return name_devices(self.used_devices)
 
     @property
     def device_bytes(self) -> int | None:
-        """The most held on all GPUs, each one's peak added; None where not measured."""
+        """The peaks of all GPUs, added up; None if not measured."""
         return sum(self.device_peaks.values()) if self.device_peaks else None
 
     @property
     def held_words(self) -> str:
-        """The same for people: "17.0 GiB on 2 GPUs"."""
+        """``device_bytes`` as text: "17.0 GiB on 2 GPUs"."""
         if self.device_bytes is None:
             return "not measured"
         count = sum(size > 0 for size in self.device_peaks.values())
@@ -112,9 +112,9 @@ class Summary:
 def summarize(
     timeline: Timeline, state: State, *, limits: Sequence[Limit] = (), path: str = RECORDING
 ) -> Summary:
-    """The summary of what ``timeline`` holds, of a recording in ``state``.
+    """Summarize ``timeline``, which was read from a recording in ``state``.
 
-    ``path``: what advice calls the recording.
+    ``path``: the name of the recording in advice.
     """
     measured = measure(timeline, limits)
     verdicts = judge(measured, limits)
@@ -166,7 +166,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def _plain(data: Any, depth: int = 0) -> Any:
-    """``data`` without the numbers that JSON does not have, and no deeper than ``MAX_DEPTH``."""
+    """``data`` without numbers that JSON cannot hold, at most ``MAX_DEPTH`` levels deep."""
     if depth > MAX_DEPTH:
         return None
     if isinstance(data, float):

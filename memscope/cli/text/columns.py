@@ -1,4 +1,4 @@
-"""Plain text for people: rows aligned."""
+"""Aligned columns of text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def align(rows: Iterable[Sequence[str]], indent: str = "  ") -> list[str]:
-    """Rows as lines, each column as wide as its widest cell."""
+    """One line for each row. Each column is as wide as its widest cell."""
     table = [tuple(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [

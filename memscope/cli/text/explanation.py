@@ -1,4 +1,4 @@
-"""An explanation as plain text: a paragraph to paste, the card as a bar, then what follows."""
+"""An explanation as plain text: a paragraph, the GPU's memory as a bar, then advice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILURES = 32
 
 
 def explanation_lines(explanation: Explanation) -> list[str]:
-    """The lines, each without control characters."""
+    """The lines of the explanation, without control characters."""
     if explanation.diagnosis is None:
         lines = [clean(text) for text in (explanation.why, *explanation.notes)]
     else:
@@ -30,7 +30,7 @@ def explanation_lines(explanation: Explanation) -> list[str]:
     if explanation.shares:
         lines += ["", *_card(explanation)]
     lines += _failures(explanation.failures)
-    lines += _advice("would help, and what it frees", explanation.help, has_bytes=True)
+    lines += _advice("would help (and what it frees)", explanation.help, has_bytes=True)
     lines += _advice("would not help", explanation.no_help)
     if explanation.unknown:
         lines += ["", "not known", *(f"  {clean(text)}" for text in explanation.unknown)]
@@ -41,7 +41,7 @@ def explanation_lines(explanation: Explanation) -> list[str]:
 
 
 def _keep_shape(line: str) -> str:
-    """``line`` without control characters, its spaces kept: it may be part of a picture."""
+    """``line`` without control characters. Spaces stay: it may be part of a picture."""
     return "".join(c if c.isprintable() else "\ufffd" for c in line)
 
 
@@ -65,7 +65,7 @@ def _card(explanation: Explanation) -> list[str]:
 
 
 def bar(shares: Sequence[Share], characters: int = BAR_CHARACTERS) -> str:
-    """``shares`` as one character a part, in proportion; no share that is there vanishes."""
+    """``shares`` as a bar of ``characters``. Each share gets at least one character."""
     total = sum(share.bytes for share in shares)
     if not total:
         return ""
@@ -92,7 +92,7 @@ def _failures(failures: Sequence[Failure]) -> list[str]:
         )
         for each in failures[:FAILURES]
     ]
-    lines = ["", "what ran out, this one first", *align(rows)]
+    lines = ["", "all failures, the one above first", *align(rows)]
     rest = Counter(each.diagnosis.words for each in failures[FAILURES:])
     if rest:
         kinds = ", ".join(f"{count:,} {clean(name)}" for name, count in rest.most_common())
@@ -120,7 +120,7 @@ def _advice(title: str, advice: Sequence[Advice], *, has_bytes: bool = False) ->
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Rows below each other; one whose first cell is too wide for its column stands alone."""
+    """Aligned rows. A row with a wide first cell gets a line of its own."""
     wide = {i for i, row in enumerate(rows) if len(row[0]) > SETTING_CHARACTERS}
     lines = iter(align(row for i, row in enumerate(rows) if i not in wide))
     return [f"  {rows[i][0]}" if i in wide else next(lines) for i in range(len(rows))]

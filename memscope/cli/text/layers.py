@@ -1,4 +1,4 @@
-"""What the layers of a watched model did, as lines of text."""
+"""Memory of a watched model's layers, as lines of text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN = 8
 
 
 def layer_lines(layers: Sequence[LayerMemory]) -> list[str]:
-    """Those that allocate most, in the model's order; "≤" marks an upper bound."""
+    """The layers that allocate most, in the model's order. "≤" marks an upper bound."""
     most = sorted(layers, key=lambda layer: -abs(layer.allocated_delta))[:SHOWN]
     rows = [("", "allocated", "reserved", "peak while it ran", "read")]
     rows += [_row(layer) for layer in sorted(most, key=lambda layer: layer.layer)]

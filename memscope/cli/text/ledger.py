@@ -15,7 +15,7 @@ WIDTH = 46
 
 
 def ledger_lines(ledger: Ledger) -> list[str]:
-    """Every line that has bytes, indented below the one it is part of; then what is short of it."""
+    """Each entry that has bytes, indented below its whole; then what could not be measured."""
     index = f" {ledger.device}" if ledger.device >= 0 else ""
     heading = f"ledger: device{index}, {ledger.name}, by {ledger.source}"
     lines = [f"{clean(heading, 100)}, at {ledger.at_ns / 1e9:.1f} s"]

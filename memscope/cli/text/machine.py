@@ -1,4 +1,4 @@
-"""This machine now: its GPUs, who holds their memory, and what cannot be seen."""
+"""The GPUs of this machine now, the processes that hold their memory, and what is unknown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEADINGS = ("bytes", "what", "user", "container", "age", "command")
 
 
 def show_machine(*, as_json: bool = False) -> int:
-    """Print it once; 0 also where nothing can be read, with the reason."""
+    """Print the machine once. Returns 0 even if nothing can be read; the reason is printed."""
     reading = read_machine()
     if as_json:
         print(json.dumps(machine_json(reading), indent=2))
@@ -30,13 +30,13 @@ def show_machine(*, as_json: bool = False) -> int:
 
 
 def follow_machine() -> int:
-    """Show it anew each second until Ctrl-C; to anything but a terminal, print it once."""
+    """Refresh it every second until Ctrl-C. If stdout is not a terminal, print it once."""
     if not sys.stdout.isatty():
         return show_machine()
     try:
         while True:
             width, height = shutil.get_terminal_size()
-            lines = [*machine_lines(read_machine()), "", "Ctrl-C leaves."]
+            lines = [*machine_lines(read_machine()), "", "Press Ctrl-C to leave."]
             shown = "\n".join(line[:width] for line in lines[: height - 1])
             print(f"{CLEAR}{shown}", end="", flush=True)
             time.sleep(REFRESH_SECONDS)
@@ -46,7 +46,7 @@ def follow_machine() -> int:
 
 
 def machine_lines(reading: MachineReading) -> list[str]:
-    """The machine as a person reads it."""
+    """The lines for one reading of the machine."""
     place = ", in a container" if reading.is_container else ""
     lines = [f"this machine: driver {clean(reading.driver or 'unknown', 40)}{place}"]
     if reading.problem is not None:

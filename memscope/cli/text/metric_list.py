@@ -1,4 +1,4 @@
-"""Every metric and reading that a limit may be set on, for people."""
+"""The list of all metrics and readings that a limit can name."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from memscope.readings import ReadingDefinition
 
 WIDTH = 100
 _HEAD = (
-    "A limit is METRIC OP VALUE: 'driver.calls_per_step == 0'. Instead of a metric it may name "
-    f"METRIC.STATISTIC ({', '.join(STATISTICS)}), on one device METRIC[cuda:1].STATISTIC, or a "
-    "ratio of two: 'torch.allocated_bytes.peak / torch.reserved_bytes.peak >= 0.8'."
+    "A limit is METRIC OP VALUE, like 'driver.calls_per_step == 0'. Besides the metrics below, a "
+    f"limit can name a statistic of a reading: READING.STATISTIC ({', '.join(STATISTICS)}), on one "
+    "device READING[cuda:1].STATISTIC, or a ratio of two: 'torch.allocated_bytes.peak / "
+    "torch.reserved_bytes.peak >= 0.8'. Sizes: GiB, MiB, G and M are 1024-based, GB and MB "
+    "1000-based."
 )
 _READINGS = (
-    "peak, min and end are of all readings; p95 and median of those within steps after warm-up, at "
-    "most 0.2 % too high; growth is the slope of floors, a step. Of several devices the highest "
-    "counts, of min the lowest. A program's own samples may be named as well."
+    "peak, min and end use all readings. p95 and median use readings within steps after warm-up; "
+    "they are at most 0.2 % too high. growth is by how much the lowest reading of a step rises "
+    "from step to step. With several devices the highest value counts, for min the lowest. A limit "
+    "can also name samples that the program itself records."
 )
 
 
 def metric_list() -> list[str]:
-    """Lines of at most ``WIDTH`` columns, grouped by area."""
+    """The list, grouped by area, in lines of at most ``WIDTH`` columns."""
     lines = _wrap(_HEAD, "")
     for area, rows in groupby(METRICS, lambda row: row.area):
         lines += ["", area]
@@ -44,10 +47,10 @@ def _metric_lines(row: MetricDefinition) -> list[str]:
     moment = row.moment + (", after warm-up" if row.is_after_warmup else "")
     texts = [
         f"{row.definition}.",
-        f"When: {moment}. For: {row.applies}. {_baseline(row)}".rstrip(),
-        f"Where broken: {row.advice}" if row.advice else "",
+        f"When: {moment}. Applies to: {row.applies}. {_baseline(row)}".rstrip(),
+        f"If broken: {row.advice}" if row.advice else "",
     ]
-    lines = [f"  {row.name} ({row.unit}{better}): {defaults or 'no default'}"]
+    lines = [f"  {row.name} ({row.unit}{better}): {defaults or 'no default limit'}"]
     return lines + [line for text in texts for line in _wrap(text, "      ")]
 
 
@@ -55,9 +58,9 @@ def _baseline(row: MetricDefinition) -> str:
     if not row.direction:
         return ""
     if row.repeats == IN_NO_OTHER_RUN:
-        return "In no baseline: it differs from run to run."
-    of_tests = "; pytest's has it where a limit names it: all tests share one process"
-    return f"A baseline of it holds {row.repeats}{of_tests if row.is_of_process else ''}."
+        return "Baselines do not hold it, because it differs from run to run."
+    of_tests = " All tests share one process, so a test needs a limit that names it."
+    return f"A baseline holds {row.repeats}.{of_tests if row.is_of_process else ''}"
 
 
 def _reading_line(reading_name: ReadingDefinition, width: int) -> str:

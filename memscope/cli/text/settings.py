@@ -1,4 +1,4 @@
-"""How two recordings were made, as a person reads it before their metrics."""
+"""Settings of two recordings, side by side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINE_CHARS = 100
 
 
 def setting_lines(settings: Sequence[Setting]) -> list[str]:
-    """What differs, what one recording alone says, what is alike, and what neither says."""
+    """Settings that differ, that only one recording has, that are the same, that neither has."""
     differing = [each for each in settings if each.differs]
     alike = [each for each in settings if each.differs is False]
     neither = [each for each in settings if not (each.is_in_first or each.is_in_second)]
@@ -33,15 +33,15 @@ def setting_lines(settings: Sequence[Setting]) -> list[str]:
         lines += align((clean(each.name, MOST_CHARS), _change(each)) for each in rows[:MOST_ROWS])
     if len(rows) > MOST_ROWS:
         lines.append(f"  {len(rows) - MOST_ROWS:,} more in --json")
-    return [*lines, *_names("alike", alike), *_names("recorded in neither", neither)]
+    return [*lines, *_names("same", alike), *_names("recorded in neither", neither)]
 
 
 def _conclusion(differing: int, one_sided: int) -> str:
     if not differing:
-        words = "nothing that both recordings say differs"
+        words = "no setting that both recordings have differs"
     else:
         words = f"{differing:,} differ{'s' if differing == 1 else ''}"
-    return f"{words}, {one_sided:,} recorded in one alone" if one_sided else words
+    return f"{words}, {one_sided:,} recorded in only one" if one_sided else words
 
 
 def _change(setting: Setting) -> str:
@@ -67,7 +67,7 @@ def _value(name: str, value: Plain) -> str:
 
 
 def _tell_apart(before: str, after: str) -> tuple[str, str]:
-    """Both, from the word before the first in which they differ where they are long."""
+    """Both texts. Long ones start at the word before the first difference."""
     if max(len(before), len(after)) <= LONG_CHARS:
         return before, after
     pairs = enumerate(zip(before, after, strict=False))

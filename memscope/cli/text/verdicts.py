@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """One line a verdict, advice below it. Defaults without a value are left out."""
+    """One line for each verdict, with advice below. Default limits without a value are left out."""
     shown = [verdict for verdict in verdicts if verdict.is_named or verdict.value is not None]
     rows = align(
         (verdict.verdict, clean(verdict.limit, 120), clean(_actual(verdict))) for verdict in shown

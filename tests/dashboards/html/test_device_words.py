@@ -18,8 +18,8 @@ def section(page: str, name: str) -> str:
 
 def test_without_a_gpu_one_line_says_what_is_absent(tmp_path: Path) -> None:
     verdicts = section(page_of(record_seconds(tmp_path / "run.mscope")), "verdicts")
-    absent = "No GPU is recorded; 26 metrics of device memory are absent, so 12 default limits are "
-    assert f"{absent}not judged." in text_of(verdicts)
+    absent = "No GPU was recorded: 26 metrics of device memory have no value and 12 default limits"
+    assert f"{absent} are not judged." in text_of(verdicts)
     for name in ("memory.peak_ratio", "kv.peak_utilisation", "growth.allocated"):
         assert name not in verdicts
     assert "oom.request_rate" in verdicts, "what no device would change has its own reason"

@@ -70,7 +70,7 @@ def test_server_shows_its_child_that_holds_the_memory(
     record_process(tmp_path / "run.200.mscope", 200, monkeypatch, held={0: GIB})
     text, traces = make_page(tmp_path)
     assert "A run of 2 processes" in text
-    assert "Child 200 holds the memory: 1.00 GiB" in text
+    assert "Child process 200 held the most: 1.00 GiB" in text
     assert "200 (below)" in text
     assert "Aligned by the wall clock" in text
     assert [trace["name"] for trace in traces] == [
@@ -112,8 +112,8 @@ def test_ranks_stand_on_an_axis_of_steps(tmp_path: Path, monkeypatch: pytest.Mon
         path = tmp_path / f"run.{rank}.mscope"
         record_process(path, 10 + rank, monkeypatch, rank=rank, held={0: GIB}, steps=3)
     text, traces = make_page(tmp_path)
-    assert "Aligned by step; by the wall clock, rank 1 (11) was" in text
-    assert "2 processes hold the memory alike" in text
+    assert "Aligned by step. By the wall clock, rank 1 (11) ended" in text
+    assert "2 processes held about the same" in text
     assert "steps that had ended" in text
     assert [trace["name"] for trace in traces][:2] == [
         "rank 0 (10), device 0",

@@ -52,7 +52,7 @@ def test_a_broken_default_does_not_count_beside_a_named_limit(memscope: Run, who
     found = memscope("check", whole, *limits(KEPT))
     assert found.code == 0
     assert "fail  residency.avoidable_uploads <= 2" in found.out
-    assert "defaults, shown only" in found.out
+    assert "default limits, which do not decide here" in found.out
 
 
 def test_a_damaged_recording_is_partial(memscope: Run, whole: Path) -> None:
@@ -119,11 +119,11 @@ def test_what_could_not_be_judged_is_not_counted_as_broken(memscope: Run, tmp_pa
     path = write_recording(tmp_path / "plain.mscope", [fact("run.kind", "q8-decode")])
     of_device = sum(len(row.limits) for row in METRICS) - 2  # of errors and of requests
     found = memscope("check", path)
-    absent = f"so {of_device} default limits are not judged (--json lists them)"
+    absent = f"and {of_device} default limits are not judged (--json lists them)."
     assert found.code == 0
     assert found.out.endswith(
-        "\nwithout a value: oom.request_rate\nno GPU is recorded; 26 metrics of device memory are "
-        f"absent, {absent}\n1 limit holds, 1 not applicable.\n"
+        "\nno value: oom.request_rate\nno GPU was recorded: 26 metrics of device memory have no "
+        f"value {absent}\n1 limit holds, 1 not applicable.\n"
     )
     found = memscope("check", path, *limits("oom.engine_count > 0", "memory.peak_bytes <= 1 B"))
     assert found.out.endswith("\n0 limits hold, 1 broken, 1 could not be judged.\n")
@@ -141,7 +141,7 @@ def test_a_named_limit_on_an_absent_device_is_counted(memscope: Run, tmp_path: P
     found = memscope("check", path, *limits("memory.peak_ratio", "oom.engine_count"))
     assert found.code == 1
     assert found.out.endswith("\n1 limit holds, 1 could not be judged.\n")
-    assert "so 11 default limits are not judged" in found.out
+    assert "and 11 default limits are not judged" in found.out
 
 
 def test_a_limit_on_a_reading_names_the_device(memscope: Run, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_limit_that_does_not_apply_is_counted_as_such(memscope: Run, whole: Pa
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[tool.memscope]\nlimits = 3", "no list of texts"),
+        ("[tool.memscope]\nlimits = 3", "not a list of strings"),
         ('[tool.memscope]\nlimits = ["nothing"]', "is no metric 'nothing'"),
         ('[tool.memscope]\nlimit = ["a"]', "Did you mean limits?"),
         ("[tool.memscope", "cannot be read"),
@@ -241,9 +241,9 @@ def test_a_tolerance_widens_the_baseline(memscope: Run, tmp_path: Path, baseline
     assert memscope(*named, "100%").code == 0
     assert memscope(*named, "5%").code == 1
     found = memscope(*named, "wide")
-    assert (found.code, "no tolerance" in found.err) == (2, True)
+    assert (found.code, "not a tolerance" in found.err) == (2, True)
     found = memscope("check", worse, "--tolerance", "5%")
-    assert (found.code, "that of a baseline" in found.err) == (2, True)
+    assert (found.code, "needs a baseline" in found.err) == (2, True)
 
 
 def test_baseline_and_tolerance_of_pyproject(memscope: Run, tmp_path: Path, baseline: Path) -> None:
@@ -282,8 +282,8 @@ def test_elsewhere_it_warns(memscope: Run, whole: Path, baseline: Path) -> None:
     baseline.write_text(text)
     found = memscope("check", whole, "--baseline", baseline)
     assert found.code == 0
-    assert "another machine class (device NVIDIA H200 there, host here)" in found.err
-    assert "memory.peak_bytes" not in found.out.partition("defaults")[0]
+    assert "another class of machine (device NVIDIA H200 there, host here)" in found.err
+    assert "memory.peak_bytes" not in found.out.partition("default limits")[0]
 
 
 def test_no_baseline_of_a_partial_recording(memscope: Run, cut: Path, tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ def test_a_baseline_that_says_nothing_here_does_not_pass(
     baseline.write_text("\n".join(kept))
     found = memscope("check", whole, "--baseline", baseline)
     assert found.code == 2
-    assert "another machine class" in found.err
+    assert "another class of machine" in found.err
 
 
 def test_a_program_that_measured_nothing_has_no_baseline(memscope: Run, tmp_path: Path) -> None:
@@ -396,4 +396,4 @@ def test_a_program_that_measured_nothing_has_no_baseline(memscope: Run, tmp_path
 def test_files_of_a_run_that_are_left_out_are_named(memscope: Run, whole: Path) -> None:
     (whole.parent / "torn.mscope").write_bytes(b"torn")
     found = memscope("check", whole.parent, *limits(KEPT))
-    assert "1 file there has no header and is left out: torn.mscope" in found.err
+    assert "1 file has no header and is ignored: torn.mscope" in found.err

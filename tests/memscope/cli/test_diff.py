@@ -145,15 +145,15 @@ def test_partial_recording_is_said(memscope: Run, whole: Path, cut: Path) -> Non
     [
         (["{before}", "{whole}"], "is a snapshot and"),
         (["{before}", "nothing"], "cannot be read"),
-        (["{before}", "{before}", "--limit", "peak <= 3"], "is no limit on a difference"),
-        (["{before}", "{before}", "--limit", "diff.peak_bytes"], "is no limit on a difference"),
+        (["{before}", "{before}", "--limit", "peak <= 3"], "is not a limit on a difference"),
+        (["{before}", "{before}", "--limit", "diff.peak_bytes"], "is not a limit on a difference"),
         (["{before}", "{before}", "--limit", "diff.colour <= 3"], "There is no metric"),
         (["{before}", "{before}", "--limit", "diff.peak_bytes <= 3 s"], "is measured in bytes"),
         (
             ["{before}", "{junk}"],
-            "junk is neither a recording nor a memory snapshot of torch. Name",
+            "junk is neither a recording nor a torch memory snapshot. Name",
         ),
-        (["{whole}", "{junk}"], "junk is neither a recording nor a memory snapshot of torch. Name"),
+        (["{whole}", "{junk}"], "junk is neither a recording nor a torch memory snapshot. Name"),
     ],
 )
 def test_wrong_use_is_one_sentence(

@@ -64,7 +64,7 @@ def test_what_changed_stands_before_the_metrics(
 
 def test_alike_names_what_was_compared(memscope: Run, before: Path) -> None:
     lines = head(memscope("diff", before, before).out)
-    assert lines[0] == "settings and environment: nothing that both recordings say differs"
+    assert lines[0] == "settings and environment: no setting that both recordings have differs"
     text = " ".join(lines[1:])
     assert all(name in text for name in ("torch", "driver", "policy", "keep", "model", "command"))
     assert "recorded in neither" not in text
@@ -82,7 +82,7 @@ def test_nothing_recorded_is_not_called_alike(memscope: Run, tmp_path: Path) -> 
 def test_one_side_alone_is_said_to_be_unknown(memscope: Run, before: Path, tmp_path: Path) -> None:
     bare = record(tmp_path / "bare.mscope")
     lines = head(memscope("diff", before, bare).out)
-    assert lines[0].endswith("nothing that both recordings say differs, 10 recorded in one alone")
+    assert lines[0].endswith("that both recordings have differs, 10 recorded in only one")
     rows = [line.split() for line in lines[1:]]
     assert ["torch", "2.9.0", "→", "not", "recorded"] in rows
     turned = head(memscope("diff", bare, before).out)
@@ -104,7 +104,7 @@ def test_json_has_each_setting(memscope: Run, before: Path, tmp_path: Path) -> N
         "before": "570.1",
         "after": None,
         "differs": None,
-        "reason": "the second recording does not say",
+        "reason": "the second recording does not have it",
     }
     assert (settings["prefetch"]["before"], settings["prefetch"]["differs"]) == (True, False)
 

@@ -96,7 +96,7 @@ def test_recording_is_explained_from_file_and_pipe(
     [
         (b"", "empty"),
         (b" \n\n", "empty"),
-        (bytes(range(32)) * 40, "no text"),
+        (bytes(range(32)) * 40, "not text"),
         (b"\x1f\x8b" + b"nonsense" * 9, "damaged gzip"),
         (gzip.compress(FRAGMENTED.read_bytes() * 999)[:-20], "damaged gzip"),
         (b"\xff\xff\xff\xffnonsense", "recording"),

@@ -27,7 +27,7 @@ def test_each_rank_has_a_line_and_the_first_is_explained(memscope: Run, tmp_path
     assert outcome.code == 0
     assert outcome.out.startswith("A real shortage: 2.00 GiB was requested on GPU 0 (79.18 GiB).")
     lines = outcome.out.splitlines()
-    start = lines.index("what ran out, this one first") + 1
+    start = lines.index("all failures, the one above first") + 1
     assert [line.split()[1] for line in lines[start : start + 3]] == ["0", "1", "2"]
     assert lines[start + 3] == ""
 

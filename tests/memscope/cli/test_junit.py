@@ -148,4 +148,4 @@ def test_results_of_others_are_not_replaced_unasked(memscope: Run, whole: Path, 
     out.write_text(text)
     found = memscope("check", whole, "--junit", out)
     assert (found.code, found.out, out.read_text()) == (2, "", text)
-    assert f"{out} exists, and was not written by `memscope check`." in found.err
+    assert f"{out} exists and was not written by `memscope check`." in found.err

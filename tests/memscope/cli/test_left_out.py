@@ -62,7 +62,7 @@ def test_every_verb_on_the_whole_run_is_partial(memscope: Run, run_file: Path, v
 def test_a_baseline_is_not_written_without_a_process(memscope: Run, run_file: Path) -> None:
     found = memscope("check", run_file, "--write-baseline", "base.toml")
     assert found.code == 2
-    assert "is partial, so that no baseline is written" in found.err
+    assert "is partial, so no baseline was written" in found.err
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 4096])

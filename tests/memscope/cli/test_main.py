@@ -55,7 +55,7 @@ def test_version_names_distribution_and_place(memscope: Run) -> None:
     ("argv", "words"),
     [
         (["sumary"], "Did you mean summary?"),
-        (["zzz"], "`memscope --help` lists them."),
+        (["zzz"], "`memscope --help` lists all verbs."),
         (["summary", "x", "--bogus"], "--bogus"),
         (["summary", "none.mscope"], "does not exist"),
         (["summary", "."], "holds no recording"),
@@ -79,8 +79,11 @@ def test_what_is_no_recording(memscope: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (PermissionError(13, "Permission denied", "a.mscope"), "a.mscope: Permission denied. See"),
-        (OSError(5, "Input/output error"), "the output: Input/output error. See that the disk"),
+        (
+            PermissionError(13, "Permission denied", "a.mscope"),
+            "Permission denied. Check",
+        ),
+        (OSError(5, "Input/output error"), "the output: Input/output error. Check that the disk"),
     ],
 )
 def test_what_the_system_refuses_has_a_next_step(

@@ -37,7 +37,7 @@ def test_partial_is_said_wherever_metrics_are(
     found = memscope("summary", {"cut": cut, "damaged": whole}[kind])
     assert found.code == 3
     assert f"state      {kind}: " in found.out
-    for title in ("PARTIAL", "residency (partial)", "verdicts (partial)"):
+    for title in ("PARTIAL", "residency (partial)", "limits that hold (partial)"):
         assert title in found.out
 
 
@@ -55,7 +55,7 @@ def test_steps_of_other_signs_are_left_out(memscope: Run, tmp_path: Path) -> Non
     rows += [fact("run.step_source", "optimizer")]
     rows += [event(Kind.STEP, at, step=at, duration_ns=1) for at in range(4, 9)]
     path = write_recording(tmp_path / "run.mscope", rows)
-    words = "steps      5 ended, 1 of them warm-up; 3 before them came of other"
+    words = "steps      5 optimizer steps (the first is warm-up). 3 earlier steps are ignored."
     assert words in memscope("summary", path).out
     assert "(5 steps ended; " in memscope("explain", path).out
     seconds = write_recording(tmp_path / "seconds.mscope", rows[:4])
@@ -224,20 +224,22 @@ def program_on_the_host(path: Path, *more: Event) -> Path:
 
 
 def test_of_a_program_without_a_gpu_what_is_known_stands_out(memscope: Run, tmp_path: Path) -> None:
-    found = memscope("summary", program_on_the_host(tmp_path / "run.mscope"))
-    metrics = json.loads(memscope("summary", tmp_path / "run.mscope", "--json").out)["metrics"]
-    absent = {name for name, metric in metrics.items() if metric["value"] is None}
-    grouped = absent - {"oom.request_rate"}
-    line = f"device     no GPU is recorded; {len(grouped)} metrics of device memory are absent"
-    assert f"{line} (--json lists them)\n" in found.out
-    for name in metrics:
-        assert (name in found.out) is (name not in grouped), name
-    assert all(metrics[name]["reason"] for name in grouped), "in --json each has its own"
+    path = program_on_the_host(tmp_path / "run.mscope")
+    out, everything = memscope("summary", path).out, memscope("summary", path, "--all").out
+    metrics = json.loads(memscope("summary", path, "--json").out)["metrics"]
+    missing = {name for name, metric in metrics.items() if metric["value"] is None}
+    assert "device     no GPU was recorded\n" in out
+    assert f"\n{len(missing)} metrics have no value (" in out
+    assert "--all" not in everything
+    for name, metric in metrics.items():
+        assert (name in out) is (name not in missing), name
+        assert name in everything
+        assert name not in missing or metric["reason"] in everything
 
 
 def test_reasons_of_other_metrics_stay(memscope: Run, tmp_path: Path) -> None:
     path = write_recording(tmp_path / "run.mscope", [event(Kind.MARK, 1, name="up")])
-    out = memscope("summary", path).out
+    out = memscope("summary", path, "--all").out
     assert "  host.peak_bytes\n    host.rss_bytes is not sampled\n" in out
     assert "  oom.engine_count\n    nothing in this program records out-of-memory errors\n" in out
 
@@ -253,8 +255,8 @@ def test_reasons_of_other_metrics_stay(memscope: Run, tmp_path: Path) -> None:
 def test_where_anything_is_known_of_a_device_each_has_its_reason(
     memscope: Run, tmp_path: Path, seen: Event
 ) -> None:
-    out = memscope("summary", program_on_the_host(tmp_path / "run.mscope", seen)).out
-    assert "no GPU is recorded" not in out
+    out = memscope("summary", program_on_the_host(tmp_path / "run.mscope", seen), "--all").out
+    assert "no GPU was recorded" not in out
     assert "torch's allocator counters are not sampled" in out
 
 
@@ -262,9 +264,12 @@ def test_processes_without_a_gpu_list_nothing_twice(memscope: Run, tmp_path: Pat
     for pid, name in ((100, "run.mscope"), (200, "run.200.mscope")):
         header = new_header() | {"run_id": "a", "pid": pid}
         write_recording(tmp_path / name, [event(Kind.MARK, 1, name="up")], header=header)
-    out = memscope("summary", tmp_path / "run.mscope").out
-    assert out.count("no GPU is recorded; ") == 2
-    assert "memory.peak_bytes" not in out
+    short = memscope("summary", tmp_path / "run.mscope").out
+    assert short.count("no GPU was recorded") == 2
+    assert short.count(" have no value ") == 1
+    assert "memory.peak_bytes" not in short
+    out = memscope("summary", tmp_path / "run.mscope", "--all").out
+    assert out.count("memory.peak_bytes") == 1
     assert out.count("host.rss_bytes is not sampled") == 1
 
 

@@ -63,10 +63,10 @@ def test_force_keeps_tolerances_and_sections_of_others(
 @pytest.mark.parametrize(
     ("words", "code", "note"),
     [
-        ((), 1, "baseline written, though not every limit holds"),
+        ((), 1, "baseline written, although a limit is broken"),
         (("--limit", f"{UPLOADS} <= 8"), 0, "baseline written\n"),
-        (("--limit", f"{UPLOADS} <= 7"), 1, "baseline written, though not every limit holds"),
-        (("--limit", "upload.link_ratio >= 0.9"), 1, "though not every limit holds"),
+        (("--limit", f"{UPLOADS} <= 7"), 1, "baseline written, although a limit is broken"),
+        (("--limit", "upload.link_ratio >= 0.9"), 1, "although a limit is broken"),
     ],
 )
 def test_verdicts_decide_the_exit_code_as_without_it(
@@ -186,8 +186,8 @@ def test_help_says_what_it_does(memscope: Run, capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         memscope("check", "--help")
     text = " ".join(capsys.readouterr().out.split())
-    assert "also where a limit is broken: the verdicts and the exit code are as without it" in text
-    assert "its tolerances and other sections stay" in text
+    assert "Verdicts and exit code stay the same; FILE is written even if a limit is broken" in text
+    assert "tolerances and other sections stay" in text
 
 
 def test_what_is_no_longer_in_it_is_named_with_why(
@@ -226,5 +226,5 @@ def test_one_file_for_two_outputs_is_wrong_use(memscope: Run, worse: Path, tmp_p
     words = ["--junit", tmp_path / "out", "--write-baseline", tmp_path / "link"]
     found = memscope("check", worse, *words)
     assert (found.code, found.out) == (2, "")
-    assert "--junit and --write-baseline name one file. Name two." in found.err
+    assert "--junit and --write-baseline name the same file. Name two files." in found.err
     assert not (tmp_path / "out").exists()

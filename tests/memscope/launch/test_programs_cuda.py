@@ -86,7 +86,7 @@ def test_fragmentation_is_named_with_its_amount(tmp_path: Path) -> None:
 def test_flush_in_each_step_is_named_with_its_caller(tmp_path: Path) -> None:
     (said,) = sentences(tmp_path, FLUSHES)
     assert "program.py" in said
-    assert "gave back 256 MiB" in said
+    assert "freed 256 MiB" in said
 
 
 def test_growing_kv_cache_is_none_of_them(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_parameter_decides_before_its_function(run_tests: RunTests) -> None:
         ("'memory.peak_bytes <= 1e999 B'", "*finite*"),
         ("'memory.peak_bytes'", "memory.peak_bytes has no default limit*"),
         ("'2 GiB'", "*2 GiB*"),
-        ("''", "'' is no limit*"),
+        ("''", "'' is not a limit*"),
         ("3", "3 is not a string*"),
         ("", "the marker names no limit*"),
         ("repeat=3", "the marker names no limit*"),

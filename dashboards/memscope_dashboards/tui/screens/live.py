@@ -6,7 +6,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
-from memscope.analysis.summary.absent import absent_of_device
+from memscope.analysis.summary.no_device import metrics_without_device
 from memscope_dashboards.tui.run_feed import RunSnapshot
 from memscope_dashboards.tui.screens.snapshot_screen import SnapshotScreen
 from memscope_dashboards.tui.widgets.counters import Counters
@@ -86,5 +86,7 @@ class LiveScreen(SnapshotScreen):
         self.set_class(found.snapshot.summary is None, "waiting")
         self.set_class(not found.snapshot.program.has_window, "plain")
         summary = found.snapshot.summary
-        self.set_class(summary is not None and bool(absent_of_device(summary)), "without-device")
+        self.set_class(
+            summary is not None and bool(metrics_without_device(summary)), "without-device"
+        )
         super().show(found, is_paused=is_paused)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memscope.analysis.summary.layer_states import LayerStates
+from memscope.analysis.summary.residency_map import LayerStates
 from memscope.units import format_bytes
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, rule

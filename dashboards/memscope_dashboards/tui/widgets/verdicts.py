@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memscope.analysis.limits.limits import Verdict
-from memscope.analysis.summary.absent import absent_defaults, unjudged_words
+from memscope.analysis.summary.no_device import defaults_without_device, no_device_words
 from memscope.text import clean
 from memscope_dashboards.tui.feed import Snapshot
 from memscope_dashboards.tui.line import Line, paragraph, rule, spread
@@ -34,7 +34,7 @@ class Verdicts(LinesWidget):
         """See the class."""
         if snapshot.summary is None:
             return [rule("Verdicts", (), width)]
-        absent = absent_defaults(snapshot.summary)
+        absent = defaults_without_device(snapshot.summary)
         possible = [each for each in snapshot.summary.verdicts if each not in absent]
         verdicts = sorted(possible, key=lambda each: ORDER.index(each.verdict))
         lines = [rule("Verdicts", tally(verdicts), width)]
@@ -47,7 +47,7 @@ class Verdicts(LinesWidget):
             lines += note_lines(note, width)
         for verdict in verdicts[len(urgent) :]:
             lines += self._verdict_lines(verdict, width)
-        lines += paragraph(unjudged_words(snapshot.summary), "dim", width)
+        lines += paragraph(no_device_words(snapshot.summary), "dim", width)
         return cut(lines, height, width) if height else lines
 
     def _verdict_lines(self, verdict: Verdict, width: int) -> list[Line]:

@@ -73,15 +73,15 @@ def test_what_one_recording_does_not_say_is_not_known() -> None:
     found = compare(summary(fact("versions", {"torch": "2.9.0"})), summary())
     torch = found["torch"]
     assert (torch.before, torch.after, torch.differs) == ("2.9.0", None, None)
-    assert torch.reason == "the second recording does not say"
+    assert torch.reason == "the second recording does not have it"
     back = compare(summary(), summary(fact("versions", {"torch": "2.9.0"})))["torch"]
-    assert back.reason == "the first recording does not say"
+    assert back.reason == "the first recording does not have it"
 
 
 def test_what_a_reader_asks_for_is_named_where_neither_says_it() -> None:
     found = compare(summary(), summary())
     assert {name for name, each in found.items() if each.differs is None} == set(ALWAYS)
-    assert {found[name].reason for name in ALWAYS} == {"neither recording says"}
+    assert {found[name].reason for name in ALWAYS} == {"neither recording has it"}
 
 
 def test_what_is_not_set_is_known() -> None:

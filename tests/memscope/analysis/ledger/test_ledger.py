@@ -14,7 +14,7 @@ from memscope.analysis.ledger.lines import Coverage, LedgerLine
 from memscope.analysis.summary.sentences import write_sentences
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import Timeline
-from memscope.cli.summary import summary_lines
+from memscope.cli.text.summary import summary_lines
 from memscope.events import Kind
 from memscope.facts import Fact
 from memscope.reader.state import State
@@ -287,8 +287,8 @@ def test_what_was_given_back_before_the_end_is_shown_at_the_peak():
     assert not any("--at peak" in each for each in held)
     free = event(Kind.DEVICE_FREE, 7, bytes=GIB)
     assert (
-        "Driver calls of this program held 2.00 GiB at the most, 0 B at the end: --at peak shows "
-        "where memory was."
+        "Driver calls of this program held at most 2.00 GiB, and 0 B at the end. --at peak shows "
+        "where the memory was."
     ) in texts(fold([*program(), *calls, free, free]), state())
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memscope.analysis.limits.baseline import Baseline, read_baseline, write_baseline
 from memscope.analysis.limits.baseline_file import baseline_text
-from memscope.analysis.limits.expected import Expected
+from memscope.analysis.limits.baseline_value import BaselineValue
 from memscope.analysis.limits.limits import Verdict, judge, parse_limits
 from memscope.analysis.limits.machine_class import MachineClass, find_machine_class
 from memscope.analysis.metrics.measure import measure
@@ -90,7 +90,7 @@ def test_every_value_reads_back_exactly(value: float, row: object) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "b.toml"
         path.write_text(
-            baseline_text(H200, {"x": [Expected(name, value, unit, row.direction, 0.071)]})
+            baseline_text(H200, {"x": [BaselineValue(name, value, unit, row.direction, 0.071)]})
         )
         expected = read_baseline(path).sections["x"][name]
     assert (expected.value, expected.tolerance) == (value, pytest.approx(0.071, abs=1e-12))
@@ -231,7 +231,7 @@ def test_one_file_is_of_one_class_of_machine(tmp_path: Path) -> None:
     path = tmp_path / "b.toml"
     written(path, memory_peak_bytes=1000)
     assert written(path, OTHER, memory_peak_bytes=9).machine == OTHER
-    with pytest.raises(MemscopeError, match="another machine class"):
+    with pytest.raises(MemscopeError, match="another class of machine"):
         write_baseline(path, {"other": metrics(pool_hit_rate=1)}, H200)
 
 
@@ -286,20 +286,29 @@ def test_whether_it_holds_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no baseline"),
-        ("limits = []", "no baseline"),
+        ("", "not a baseline"),
+        ("limits = []", "not a baseline"),
         ("[memscope", "cannot be read"),
-        (f"{HEAD}total = 'much'", "no baseline"),
-        (f"x = 3\n{HEAD}", "x is no section"),
-        (f'{HEAD}["x"]\n"memory.peak_byte" = "1 bytes"', "'memory.peak_byte' is no metric"),
-        (f'{HEAD}["x"]\n"kv.peak_utilisation" = "1 ratio"', "is no metric that a baseline holds"),
-        (f'{HEAD}["x"]\n"memory.peak_bytes" = 3', "is no value"),
+        (f"{HEAD}total = 'much'", "not a baseline"),
+        (f"x = 3\n{HEAD}", "x is not a section"),
+        (
+            f'{HEAD}["x"]\n"memory.peak_byte" = "1 bytes"',
+            "a baseline cannot hold 'memory.peak_byte'",
+        ),
+        (f'{HEAD}["x"]\n"kv.peak_utilisation" = "1 ratio"', "a baseline cannot hold"),
+        (f'{HEAD}["x"]\n"memory.peak_bytes" = 3', "is not a value"),
         (f'{HEAD}["x"]\n"memory.peak_bytes" = "3 ms"', "measured in bytes, not in 'ms'"),
-        (f'{HEAD}["x"]\n"memory.peak_bytes" = {{ value = "3 B", by = 2 }}', "is no value"),
-        (f'{HEAD}["x"]\n"pool.hit_rate" = {{ value = "1", tolerance = "x" }}', "no tolerance"),
-        (f'{HEAD}["x"]\n"pool.hit_rate" = {{ value = "1", better = "lower" }}', "is no metric"),
-        (f'{HEAD}["x"]\n"my.a.peak" = "1"', "is no metric that a baseline holds"),
-        (f'{HEAD}["x"]\n"my.a.peak" = {{ value = "1", better = "more" }}', "is no metric"),
+        (f'{HEAD}["x"]\n"memory.peak_bytes" = {{ value = "3 B", by = 2 }}', "is not a value"),
+        (f'{HEAD}["x"]\n"pool.hit_rate" = {{ value = "1", tolerance = "x" }}', "not a tolerance"),
+        (
+            f'{HEAD}["x"]\n"pool.hit_rate" = {{ value = "1", better = "lower" }}',
+            "a baseline cannot hold",
+        ),
+        (f'{HEAD}["x"]\n"my.a.peak" = "1"', "a baseline cannot hold"),
+        (
+            f'{HEAD}["x"]\n"my.a.peak" = {{ value = "1", better = "more" }}',
+            "a baseline cannot hold",
+        ),
         (f'{HEAD}["x"]\n"torch.b.peak" = {{ value = "1", better = "lower" }}', "no reading"),
     ],
 )

@@ -112,13 +112,13 @@ def test_growth_of_ones_own_reading_is_a_step(value: str, unit: str) -> None:
         ("pool.hit_rate >= 2 layers", "measured in ratio"),
         ("memory.peak_bytes <=", "measured in bytes"),
         ("memory.peak_bytes <= many", "not in 'many'"),
-        ("memory.peak_bytes =< 2", "is no limit"),
+        ("memory.peak_bytes =< 2", "is not a limit"),
         ("memory.peak_bytes", "has no default limit"),
-        ("", "is no limit"),
-        ("<= 2", "is no limit"),
+        ("", "is not a limit"),
+        ("<= 2", "is not a limit"),
         ("driver.calls_per_step == nan", "not in 'nan'"),
-        ("memory.peak_bytes <= 1e400 B", "Write a finite one"),
-        ("memory.peak_bytes <= 1e308 TiB", "Write a finite one"),
+        ("memory.peak_bytes <= 1e400 B", "Write a finite number"),
+        ("memory.peak_bytes <= 1e308 TiB", "Write a finite number"),
         ("memory.peak_bytes.p95 <= 1", "is a metric: one value"),
         ("torch.reserved_bytes <= 1", "Say what of them: torch.reserved_bytes.peak"),
         ("torch.reservd_bytes.peak <= 1", "Did you mean torch.reserved_bytes.peak"),
@@ -136,7 +136,7 @@ def test_growth_of_ones_own_reading_is_a_step(value: str, unit: str) -> None:
         ("growth.allocated <= 1 ms", "<= 1 KiB"),
         ("memory.peak_bytes <= 2 Gb", "'2 Gb' is in bits. Write GB or GiB"),
         ("my.own_bytes.peak <= 2 Kib", "Write KB or KiB"),
-        ("memory.peak_bytes > -2 GiB", "is a size, which is never negative. Write it like"),
+        ("memory.peak_bytes > -2 GiB", "is a size, and a size is never negative. Write it like"),
     ],
 )
 def test_bad_limits_say_what_to_write(text: str, words: str) -> None:
@@ -265,9 +265,9 @@ def test_a_verdict_on_one_line() -> None:
 @pytest.mark.parametrize(
     ("limit", "words"),
     [
-        ("my.a_bytes.peak <= 1 B", "holds it at the peak: `memscope report 'a run.mscope'`"),
-        ("my.a_bytes.growth <= 1 B", "since when with `memscope report 'a run.mscope'`"),
-        ("my.a.growth / my.b.peak <= 1", "since when with `memscope report 'a run.mscope'`"),
+        ("my.a_bytes.peak <= 1 B", "holds memory at the peak: `memscope report 'a run.mscope'`"),
+        ("my.a_bytes.growth <= 1 B", "step. `memscope report 'a run.mscope'` shows since when"),
+        ("my.a.growth / my.b.peak <= 1", "step. `memscope report 'a run.mscope'` shows since when"),
         ("oom.engine_count == 0", "what helps: `memscope explain 'a run.mscope'`"),
     ],
 )

@@ -50,8 +50,8 @@ def test_ranks_are_aligned_by_step_and_their_lag_is_said() -> None:
     _, aligned = run_of(launcher, first, second)
     assert aligned.by == "step"
     assert [curve.at.tolist() for curve in aligned.device_curves] == [[1.5], [1.5]]
-    assert "rank 1 (101) was 2.25 s behind rank 0 (100)" in aligned.sentence
-    assert "1 without a rank stands in the table alone" in aligned.sentence
+    assert "rank 1 (101) ended the same step 2.25 s behind rank 0 (100)" in aligned.sentence
+    assert "1 without a rank is only in the table" in aligned.sentence
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_one_reading_for_all_and_a_curve_a_device() -> None:
 def test_what_nobody_read_has_no_curve() -> None:
     run, aligned = run_of(rank(None, 0, pid=1), rank(None, 1, pid=2))
     assert (aligned.reading_name, aligned.device_curves, aligned.host_curves) == (None, (), ())
-    assert run.sentence == "No process of this run was seen to hold memory of a device."
+    assert run.sentence == "No process of this run held GPU memory, as far as was measured."
 
 
 def test_peaks_of_devices_add_up_and_ranks_that_hold_alike_are_not_singled_out() -> None:
@@ -95,7 +95,7 @@ def test_peaks_of_devices_add_up_and_ranks_that_hold_alike_are_not_singled_out()
     run, _ = run_of(rank(0, 0, *two), rank(1, 0, *held((1, 2 * GIB + MIB))))
     assert run.processes[0].device_bytes == 2 * GIB
     assert run.sentence is not None
-    assert run.sentence.startswith("2 processes hold the memory alike: 2.00 GiB each")
+    assert run.sentence.startswith("2 processes held about the same: 2.00 GiB each")
 
 
 def test_clock_that_runs_backwards_places_no_reading_twice() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memscope.analysis.summary.layer_states import LayerStates, find_layer_states
+from memscope.analysis.summary.residency_map import LayerStates, find_layer_states
 from memscope.events import Kind
 from tests.memscope.analysis.build import Event, event, fact, fold
 

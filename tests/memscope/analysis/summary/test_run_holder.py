@@ -55,8 +55,8 @@ def test_without_a_device_those_with_steps_come_before_a_launcher() -> None:
     run = run_of((None, LAUNCHER), (0, [*host(GIB), *steps("module")]), (1, host(3 * GIB)))
     assert [process.pid for process in run.by_interest] == [101, 102, 100]
     assert run.sentence == (
-        "No process of this run was seen to hold memory of a device. Of the processes with steps, "
-        "rank 0 (101) has the highest peak host RSS: 1.00 GiB."
+        "No process of this run held GPU memory, as far as was measured. "
+        "Among the processes with steps, rank 0 (101) has the highest peak host RSS: 1.00 GiB."
     )
 
 
@@ -92,9 +92,9 @@ def test_what_no_one_measured_is_said_and_no_zero() -> None:
     run = run_of((None, LAUNCHER), (0, [GPU]))
     assert run.holder.rank == 0
     assert run.holder.device_words == "not measured"
-    assert run.sentence == "Devices were used, but how much of them was held is not measured."
+    assert run.sentence == ("GPUs were used, but how much memory was held there was not measured.")
     assert run_of((None, []), (None, [])).sentence == (
-        "No process of this run was seen to hold memory of a device."
+        "No process of this run held GPU memory, as far as was measured."
     )
 
 
@@ -106,19 +106,19 @@ NOT_COUNTED = "is not counted: torch's reserved bytes are not recorded."
     [
         (
             (LAUNCHER, device(GIB), [GPU], device(GIB)),
-            "2 processes hold the memory alike: 1.00 GiB each at their peaks; all peaks add up to "
-            f"2.00 GiB. What rank 2 (102) held of a GPU {NOT_COUNTED}",
+            "2 processes held about the same: 1.00 GiB each at their peaks. All peaks add up to "
+            f"2.00 GiB. What rank 2 (102) held on a GPU {NOT_COUNTED}",
         ),
         (
             ([GPU], device(GIB), [GPU]),
-            "Child 101 holds the memory: 1.00 GiB at its peak, of 1.00 GiB that all peaks add up "
-            "to. The process that was started, 100, held none that was measured. What 2 processes "
-            f"held of GPUs {NOT_COUNTED}",
+            "Child process 101 held the most: 1.00 GiB at its peak. All peaks add up to 1.00 GiB. "
+            "The first process, 100, held nothing that was measured. What 2 processes "
+            f"held on GPUs {NOT_COUNTED}",
         ),
         (
             (device(GIB), [GPU]),
-            "The process that was started, 100, held most: 1.00 GiB at its peak. What rank 1 (101) "
-            f"held of a GPU {NOT_COUNTED}",
+            "The first process, 100, held the most: 1.00 GiB at its peak. What rank 1 (101) "
+            f"held on a GPU {NOT_COUNTED}",
         ),
     ],
     ids=["alike", "a child", "the first"],
@@ -139,7 +139,7 @@ def test_ranks_alike_on_the_host_are_not_singled_out() -> None:
     run = run_of((None, LAUNCHER), (0, RANK), (1, RANK))
     assert run.sentence is not None
     assert run.sentence.endswith(
-        " 2 processes with steps are alike in peak host RSS: 1.00 GiB each."
+        " 2 processes with steps have about the same peak host RSS: 1.00 GiB each."
     )
 
 

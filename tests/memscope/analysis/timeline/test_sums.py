@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from memscope.analysis.metrics.table import metrics
-from memscope.analysis.summary.layer_states import find_layer_states
-from memscope.analysis.summary.residency_map import ResidencyMapFold
+from memscope.analysis.summary.residency_map import ResidencyMapFold, find_layer_states
 from memscope.analysis.summary.summary import summarize
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.events import Kind

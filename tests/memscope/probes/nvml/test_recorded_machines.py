@@ -16,7 +16,7 @@ from memscope import Recorder
 from memscope.analysis.ledger.ledger import Ledger
 from memscope.analysis.summary.summary import Summary, summarize
 from memscope.analysis.timeline.read import read_timeline
-from memscope.cli.summary import summary_lines
+from memscope.cli.text.summary import summary_lines
 from memscope.probes.nvml.probe import NvmlProbe
 from memscope.probes.torch import device_free
 from memscope.probes.torch.allocator import AllocatorProbe

@@ -63,7 +63,7 @@ def test_one_process_has_no_others() -> None:
     found = explain(f"[rank2]: {oom_line(2)}").to_json()
     assert (found["process"], found["others"]) == ("rank 2", [])
     assert explain(oom_line(2)).to_json()["process"] is None
-    assert "what ran out" not in "\n".join(explanation_lines(explain(oom_line(2))))
+    assert "all failures" not in "\n".join(explanation_lines(explain(oom_line(2))))
 
 
 def test_rank_that_torchrun_saw_first_is_explained() -> None:
@@ -201,7 +201,7 @@ def test_wrapped_lines_between_each_other_are_kept_apart(order: list[int], width
 def test_text_tells_one_line_each_and_counts_the_rest() -> None:
     log = "\n".join(f"[rank{rank}]: {oom_line(rank % 8)}" for rank in range(100))
     lines = explanation_lines(explain(log))
-    start = lines.index("what ran out, this one first")
+    start = lines.index("all failures, the one above first")
     assert lines[start + 1].split() == [
         *("rank", "0", "GPU", "0", "2.00", "GiB", "asked", "512.00", "MiB", "free"),
         *("shortage", "line", "1"),

@@ -1,4 +1,4 @@
-"""The processes of a run as a table, before the summary of each."""
+"""The processes of a run as a table."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ HEADINGS = (
     "peak, all GPUs",
     "peak host RSS",
     "steps",
-    "begun",
+    "started",
     "state",
     "command",
 )
 
 
 def run_lines(run: RunSummary) -> list[str]:
-    """The table, and which process holds the memory; nothing where there is one process alone."""
+    """The table, and which process holds the memory. Empty if the run has one process."""
     if run.sentence is None:
         return []
-    count = f"run of {len(run.processes)} processes; begun is by the wall clock"
+    count = f"run of {len(run.processes)} processes (started: seconds after the first one)"
     rows = [HEADINGS, *map(_row, run.processes)]
     notes = [f"  {clean(note)}" for note in (run.sentence, run.measure) if note]
     return [count, *align(rows), *notes]
@@ -53,16 +53,14 @@ def _size(size: int | None) -> str:
 
 
 def file_notes(files: RunFiles) -> list[str]:
-    """What else lies there and is not shown."""
+    """Notes on files in the folder that are not shown."""
     notes = []
     if files.newer_than:
-        runs = (
-            "an older run lies" if files.newer_than == 1 else f"{files.newer_than} older runs lie"
-        )
-        notes.append(f"{runs} there, too; name a file of it to see it.")
+        runs = "an older run is" if files.newer_than == 1 else f"{files.newer_than} older runs are"
+        notes.append(f"{runs} in the folder too. Name one of its files to see it.")
     if files.unreadable:
         names = ", ".join(clean(path.name, 60) for path in files.unreadable[:3])
         count = len(files.unreadable)
-        what = "1 file there has" if count == 1 else f"{count} files there have"
-        notes.append(f"{what} no header and {'is' if count == 1 else 'are'} left out: {names}")
+        what = "1 file has" if count == 1 else f"{count} files have"
+        notes.append(f"{what} no header and {'is' if count == 1 else 'are'} ignored: {names}")
     return notes

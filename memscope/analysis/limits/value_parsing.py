@@ -1,4 +1,4 @@
-"""The value of a limit as people write it, in the unit of what it is a limit on."""
+"""Parsing the value of a limit into the unit of its metric."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _EXAMPLES = {"ratio": "0.95", "ms": "40 ms", "s": "60 s"}
 
 
 def parse_value(text: str, name: str, unit: str | None) -> tuple[float, str]:
-    """``text`` in ``unit``, that of ``name``; where None, in the unit that is written.
+    """The value in ``text`` and its unit. ``unit`` is that of the metric ``name``, if known.
 
-    A bare number is in the unit of ``name``. Growth is a step, whether or not that is written; what
-    is measured a step may be written a second. Raises MemscopeError.
+    A number without a unit is in the metric's unit. Growth is per step even if the text does not
+    say so; a limit on a value per step may be written per second. Raises MemscopeError.
     """
     if unit is None and name.endswith(".growth"):
         unit = _growth_unit(text)
@@ -37,43 +37,43 @@ def parse_value(text: str, name: str, unit: str | None) -> tuple[float, str]:
         )
     value = number * factors[written.upper()]
     if math.isinf(value):
-        raise MemscopeError(f"{text!r} is no number that can be compared.", "Write a finite one.")
+        raise MemscopeError(f"{text!r} is too large a number.", "Write a finite number.")
     return value, unit
 
 
 def is_size(unit: str) -> bool:
-    """Whether it is of bytes, or of what they grow by."""
+    """Whether the unit is bytes, or bytes per step or second."""
     return unit.startswith("bytes")
 
 
 def a_step(unit: str) -> str:
-    """The unit in which what is measured in ``unit`` grows."""
+    """The unit of growth per step of a value in ``unit``."""
     return f"{unit}/step" if unit else "a step"
 
 
 def per_second(unit: str) -> str:
-    """The unit of what is measured a step, measured a second instead; others as they are."""
+    """The unit with "per step" replaced by "per second". Other units are unchanged."""
     return _with_end(unit, _PER_SECOND)
 
 
 def per_step(unit: str) -> str:
-    """The unit of what is measured a second, measured a step instead; others as they are."""
+    """The unit with "per second" replaced by "per step". Other units are unchanged."""
     return _with_end(unit, {second: step for step, second in _PER_SECOND.items()})
 
 
 def is_per_second(unit: str) -> bool:
-    """Whether it is of what is measured a second."""
+    """Whether the unit is per second."""
     return unit.endswith(tuple(_PER_SECOND.values()))
 
 
 def write_value(value: float, unit: str) -> str:
-    """``value`` with its unit spelled out; read back, it is the same."""
+    """``value`` with its unit, so that parsing gives exactly the same value."""
     is_whole = float(value).is_integer() and abs(value) < 1 << 53
     return f"{int(value) if is_whole else repr(float(value))} {unit}".strip()
 
 
 def example_value(unit: str | None) -> str:
-    """A value that may be written in ``unit``."""
+    """An example of a value in ``unit``."""
     unit = unit or ""
     if unit.endswith(tuple(_PER_SECOND)) or is_per_second(unit):
         return "1 KiB" if is_size(unit) else "0.1"
@@ -81,7 +81,7 @@ def example_value(unit: str | None) -> str:
 
 
 def _with_end(unit: str, ends: Mapping[str, str]) -> str:
-    """``unit`` with the other end, where it has one of ``ends``."""
+    """``unit`` with its ending replaced, if it is one of ``ends``."""
     for end, other in ends.items():
         if unit.endswith(end):
             return f"{unit.removesuffix(end)}{other}"
@@ -89,7 +89,7 @@ def _with_end(unit: str, ends: Mapping[str, str]) -> str:
 
 
 def _split(text: str) -> tuple[float, str]:
-    """Number and unit; of what is no number nan and all of it. Raises MemscopeError for bits."""
+    """Number and unit. Text without a number gives nan. Raises MemscopeError for bits."""
     try:
         number, written = split_quantity(text)
     except MemscopeError:
@@ -99,7 +99,7 @@ def _split(text: str) -> tuple[float, str]:
 
 
 def _growth_unit(text: str) -> str:
-    """The unit a step that growth is written in, which may say so or not."""
+    """The unit per step of a written growth, with or without "/step"."""
     for ends in _PER_SECOND.items():
         for end in ends:
             text = text.removesuffix(end)
@@ -107,7 +107,7 @@ def _growth_unit(text: str) -> str:
 
 
 def _written_unit(written: str) -> str:
-    """The unit of metrics that a written one belongs to; of an unknown one itself."""
+    """The metrics' unit for a written unit. An unknown unit is returned unchanged."""
     if written.upper() in BYTE_UNITS:
         return "bytes"
     if written.upper() in TIME_UNITS_S:
@@ -116,7 +116,7 @@ def _written_unit(written: str) -> str:
 
 
 def _factors(unit: str) -> dict[str, float]:
-    """What a unit that may be written is worth in ``unit``; upper case."""
+    """Upper-case units that may be written, and their size in ``unit``."""
     plain = {"": 1.0, unit.upper(): 1.0}
     if is_size(unit):
         return plain | {"BYTES": 1.0} | BYTE_UNITS

@@ -1,4 +1,4 @@
-"""What `memscope check` judges recordings by, and what it finds."""
+"""Judging the processes of runs by limits and a baseline."""
 
 from __future__ import annotations
 
@@ -42,33 +42,36 @@ SECTION = "recording"
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Limits, and a baseline whose sections are limits as well.
+    """The limits to judge by, and a baseline, whose values are limits too.
 
-    ``is_baseline_asked``: on this command line, so that it must have something to say.
+    ``is_baseline_named``: the command line names the baseline, so at least one value must apply.
     """
 
     limits: tuple[Limit, ...]
     baseline: Baseline | None
     tolerance: float
-    is_baseline_asked: bool
+    is_baseline_named: bool
 
     def baseline_limits(self, section: str, machine: MachineClass) -> BaselineLimits:
-        """Those of one recording, and warnings. A configured baseline may be of tests alone."""
+        """The baseline's limits for one recording, and warnings.
+
+        A baseline from pyproject.toml may hold tests only; it then gives no limits and no warning.
+        """
         if self.baseline is None or (
-            section not in self.baseline.sections and not self.is_baseline_asked
+            section not in self.baseline.sections and not self.is_baseline_named
         ):
             return BaselineLimits()
-        found = self.baseline.limits(section, machine, self.tolerance)
-        if found.limits and not self.baseline.holds_memory(section):
-            return replace(found, warnings=(*found.warnings, no_memory(self.baseline.path)))
-        return found
+        limits = self.baseline.limits(section, machine, self.tolerance)
+        if limits.limits and not self.baseline.holds_memory(section):
+            return replace(limits, warnings=(*limits.warnings, no_memory(self.baseline.path)))
+        return limits
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One process's recording, judged. ``section``: what a baseline calls it.
+    """The verdicts on one process's recording.
 
-    ``is_compared``: whether a baseline had something to say of it.
+    ``section``: its section in a baseline. ``is_compared``: whether a baseline gave it a limit.
     """
 
     path: str
@@ -82,13 +85,13 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class CheckedRun:
-    """The processes of one run."""
+    """The verdicts on all processes of one run."""
 
     processes: tuple[Checked, ...]
 
     @property
     def exit_code(self) -> int:
-        """Of all of them."""
+        """The exit code for all processes together."""
         return run_exit_code(
             [(each.summary.verdicts, each.summary.state) for each in self.processes]
         )
@@ -100,27 +103,30 @@ class CheckedRun:
 
 
 def no_memory(path: Path) -> str:
-    """Of a baseline that no growth of memory breaks."""
+    """The warning that a baseline cannot notice any growth of memory."""
     return (
-        f"{path} holds no memory metric, so that it says nothing of memory: write it with a limit "
-        "on a reading, like --limit 'host.rss_bytes.peak <= 2 GiB'"
+        f"{path} holds no memory metric, so it cannot notice growth of memory: write it with a "
+        "limit on a reading, like --limit 'host.rss_bytes.peak <= 2 GiB'"
     )
 
 
 def read_rules(args: argparse.Namespace) -> Rules:
-    """From the command line, then the file it names, then pyproject.toml. Raises MemscopeError."""
+    """Limits of the command line, of the file it names, and of pyproject.toml.
+
+    The first of these that has a limit on a metric decides. Raises MemscopeError.
+    """
     configured = read_configuration(Path.cwd())
     limits = override(parse_limits(args.limit), _file_limits(args.limits))
     limits = override(limits, parse_limits(configured.limits, str(configured.path)))
     baseline = _find_baseline(args, configured)
     if args.tolerance is not None and baseline is None:
-        raise MemscopeError("--tolerance is that of a baseline.", "Name one with --baseline FILE.")
+        raise MemscopeError("--tolerance needs a baseline.", "Name one with --baseline FILE.")
     tolerance = configured.tolerance if args.tolerance is None else parse_tolerance(args.tolerance)
     return Rules(
         limits,
         baseline,
         DEFAULT_TOLERANCE if tolerance is None else tolerance,
-        is_baseline_asked=args.baseline is not None,
+        is_baseline_named=args.baseline is not None,
     )
 
 
@@ -129,7 +135,7 @@ def _file_limits(name: str | None) -> tuple[Limit, ...]:
 
 
 def _find_baseline(args: argparse.Namespace, configured: Configuration) -> Baseline | None:
-    """One that is being written anew is no limit, unless it is asked for."""
+    """The baseline to judge by. One that this command writes counts only if --baseline names it."""
     if args.baseline is not None:
         return read_baseline(Path(args.baseline))
     if configured.baseline is None or args.write_baseline is not None:
@@ -140,7 +146,7 @@ def _find_baseline(args: argparse.Namespace, configured: Configuration) -> Basel
 def check_runs(
     files: Sequence[RunFiles], rules: Rules, *, warm_up: int | None
 ) -> tuple[CheckedRun, ...]:
-    """Judge each process of the runs in ``files``. Raises MemscopeError."""
+    """Judge every process of the runs in ``files``. Raises MemscopeError."""
     count = sum(len(run.paths) for run in files)
     checked, number = [], 0
     for run in files:
@@ -152,22 +158,22 @@ def check_runs(
                 state = run.within(recording.state)
             processes.append(_check(timeline, state, path, rules, number if count > 1 else 0))
         checked.append(CheckedRun(tuple(processes)))
-    if rules.is_baseline_asked:
+    if rules.is_baseline_named:
         _demand_comparison([each for run in checked for each in run.processes])
     return tuple(checked)
 
 
 def _demand_comparison(checked: Sequence[Checked]) -> None:
-    """A baseline that is asked for and says nothing must not pass. Raises MemscopeError."""
+    """Raises MemscopeError if the named baseline gave no limit: that must not look like success."""
     if not any(each.is_compared for each in checked):
         raise MemscopeError(
-            f"Nothing can be judged by the baseline: {checked[0].warnings[0]}.",
-            "Write it anew: --write-baseline FILE --force.",
+            f"The baseline has no limit for this recording: {checked[0].warnings[0]}.",
+            "Write it again: --write-baseline FILE --force.",
         )
 
 
 def _check(timeline: Timeline, state: State, source: Path, rules: Rules, number: int) -> Checked:
-    """``number``: of the recording among several, 0 where it is alone."""
+    """Judge one process. ``number`` counts the recordings from 1; 0 if there is only one."""
     header, path = timeline.header, str(source)
     rank = "" if header.rank is None else f", rank {header.rank}"
     section = SECTION

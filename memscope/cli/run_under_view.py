@@ -1,7 +1,7 @@
-"""`memscope run --live`: the program on a terminal of its own, under the live view.
+"""`memscope run --live`: run the program on a pseudo-terminal while the live view is shown.
 
-Its output goes to a log beside the recording, and to the terminal once the view is left. Keys are
-the view's: the program gets none.
+The program's output goes to a log beside the recording, and to the terminal when the user leaves
+the view. Keys go to the view, not to the program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from memscope.cli.needs import needing
+from memscope.cli.requirements import require
 from memscope.errors import MemscopeError
 from memscope.launch.program import exit_code
 
@@ -23,13 +23,13 @@ CHUNK_BYTES = 1 << 16
 
 
 def run_under_view(command: Sequence[str], environment: Mapping[str, str], path: Path) -> int:
-    """Run ``command``, recorded at ``path``, under the live view; its exit code.
+    """Run ``command``, recorded at ``path``, and show the live view. Returns its exit code.
 
-    The view may be left before the program ends. Raises MemscopeError where there is no terminal.
+    The user may leave the view before the program ends. Raises MemscopeError without a terminal.
     """
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        raise MemscopeError("--live needs a terminal to draw in.", "Leave it out here.")
-    with needing("dashboards", "textual"):
+        raise MemscopeError("--live needs a terminal.", "Leave it out here.")
+    with require("dashboards", "textual"):
         from memscope_dashboards.tui.app import follow
     with open(path.with_suffix(".log"), "w+b", buffering=0) as log:
         program = TerminalProgram(command, environment, log)
@@ -41,12 +41,12 @@ def run_under_view(command: Sequence[str], environment: Mapping[str, str], path:
 
 
 class TerminalProgram:
-    """A program whose terminal is a pseudo one; all that it writes goes to ``log``."""
+    """A program on a pseudo-terminal. Everything that it writes goes to ``log``."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], log: IO[bytes]
     ) -> None:
-        """Raises MemscopeError where it cannot be started."""
+        """Start the program. Raises MemscopeError if it cannot be started."""
         self._log = log
         self._screen: IO[bytes] | None = None
         self._lock = threading.Lock()
@@ -73,7 +73,7 @@ class TerminalProgram:
         self._reader.start()
 
     def show(self, screen: IO[bytes]) -> None:
-        """Write what there is to ``screen``, and from now on what comes."""
+        """Write the output so far to ``screen``, then all that follows."""
         with self._lock:
             self._log.seek(0)
             while chunk := self._log.read(CHUNK_BYTES):
@@ -82,7 +82,7 @@ class TerminalProgram:
             self._screen = screen
 
     def wait(self) -> int:
-        """Its exit code once it has ended; Ctrl-C meanwhile is the program's."""
+        """Wait for the program and return its exit code. Ctrl-C goes to the program meanwhile."""
         old = signal.signal(signal.SIGINT, lambda *_: os.killpg(self._pid, signal.SIGINT))
         try:
             status = os.waitpid(self._pid, 0)[1]

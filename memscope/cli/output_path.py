@@ -1,4 +1,4 @@
-"""Where a verb's files go."""
+"""Where a verb writes its files."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from memscope.errors import MemscopeError
 
 
 def output_folder() -> Path:
-    """Where files without `-o` go: MEMSCOPE_DIR, else the current folder."""
+    """The folder for files without `-o`: MEMSCOPE_DIR, else the current folder."""
     return Path(os.environ.get("MEMSCOPE_DIR") or ".")
 
 
 def default_path(stem: str, suffix: str) -> Path:
-    """The first free STEM-NNN in the output folder."""
+    """The first free path STEM-NNN in the output folder."""
     folder = output_folder()
     paths = (folder / f"{stem}-{number:03d}{suffix}" for number in itertools.count(1))
     return next(path for path in paths if not path.exists())
 
 
 def check_apart(path: Path, sources: Iterable[Path]) -> None:
-    """Raises MemscopeError where ``path`` is one of ``sources``: what is read would be lost."""
+    """Raises MemscopeError if ``path`` is one of ``sources``: writing would destroy the input."""
     for source in sources:
         with contextlib.suppress(OSError):  # one of them is not there
             if path.samefile(source):
                 raise MemscopeError(
-                    f"{path} is what is read, and is not written over.", "Name another file."
+                    f"{path} is the input and cannot be the output too.", "Name another file."
                 )
 
 
@@ -39,8 +39,8 @@ def new_folder(parent: Path) -> Path:
         return _new_folder(parent)
     except OSError as error:
         raise MemscopeError(
-            f"No folder can be made in {parent} ({error.strerror}).",
-            "Go to a folder that you may write to, or name one in MEMSCOPE_DIR.",
+            f"A folder cannot be created in {parent} ({error.strerror}).",
+            "Change to a folder that you can write to, or name one in MEMSCOPE_DIR.",
         ) from None
 
 

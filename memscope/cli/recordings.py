@@ -1,4 +1,4 @@
-"""What every verb that reads a recording does first."""
+"""Opening recordings for a verb: shared options and help texts, and reading a run."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ if TYPE_CHECKING:
     from memscope.analysis.timeline.timeline import Timeline
     from memscope.reader.run_files import RunFiles
 
+RECORDING_HELP = "a recording, or a folder or glob with the recordings of one run"
+AT_HELP = "moment to show: batch:N, step:N, 12.5s, peak or end (default: end)"
+
 
 def warmup_steps(text: str) -> int:
-    """Steps of warm-up as the command line has them. Raises MemscopeError."""
+    """The number of warm-up steps in ``--warm-up``. Raises MemscopeError."""
     if not text.isdecimal() or len(text) > 18:
-        raise MemscopeError(f"--warm-up {text} is no number of steps.", "Write --warm-up 2.")
+        raise MemscopeError(f"--warm-up {text} is not a number of steps.", "Write --warm-up 2.")
     return int(text)
 
 
 def add_warmup(parser: argparse.ArgumentParser) -> None:
-    """``--warm-up N``."""
+    """Add the option ``--warm-up N``."""
     parser.add_argument(
         "--warm-up",
         metavar="N",
         type=warmup_steps,
-        help="leave the first N steps out of metrics (default: as recorded, else 1)",
+        help="number of warm-up steps that metrics leave out (default: as recorded, else 1)",
     )
 
 
@@ -50,7 +53,7 @@ def read_summary(
 def read_run(
     argument: str, *, at: str = "end", warm_up: int | None = None
 ) -> tuple[RunSummary, RunFiles]:
-    """All processes of the run that ``argument`` names: a file, a folder or a glob.
+    """All processes of one run. ``argument`` is a file, a folder or a glob.
 
     Raises MemscopeError.
     """
@@ -65,9 +68,10 @@ def read_run(
 def read_processes(
     files: RunFiles, *, at: str, warm_up: int | None
 ) -> Iterator[tuple[str, Summary, Timeline]]:
-    """The processes of a run one by one, the first one first; those that ended before at their end.
+    """Read the processes of a run one by one at the moment ``at``, the first process first.
 
-    Raises MemscopeError, in the end also where none of them reaches ``at``.
+    A process that ended earlier is read at its end. Raises MemscopeError if a file cannot be read
+    or if no process reaches ``at``.
     """
     from memscope.analysis.summary.summary import summarize
     from memscope.analysis.timeline.moment import PastEnd

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from memscope.cli.needs import needing
+from memscope.cli.requirements import require
 from memscope.errors import MemscopeError
 
 
 def test_a_missing_package_names_the_extra() -> None:
     said = pytest.raises(MemscopeError, match=r"needs no_such, which is not installed.*\[runner\]")
-    with said, needing("runner", "no_such"):
+    with said, require("runner", "no_such"):
         import no_such  # type: ignore[import-not-found]  # noqa: F401
 
 
@@ -25,12 +25,12 @@ def test_a_broken_package_says_what_is_wrong(
 ) -> None:
     (tmp_path / "broken_one.py").write_text(line)
     monkeypatch.syspath_prepend(tmp_path)
-    said = pytest.raises(MemscopeError, match="broken_one is installed and cannot be imported")
-    with said, needing("runner", "broken_one"):
+    said = pytest.raises(MemscopeError, match="broken_one is installed but cannot be imported")
+    with said, require("runner", "broken_one"):
         import broken_one  # type: ignore[import-not-found]  # noqa: F401
     assert "broken_one" not in sys.modules
 
 
 def test_another_error_stays_what_it_is() -> None:
-    with pytest.raises(ModuleNotFoundError), needing("runner", "torch"):
+    with pytest.raises(ModuleNotFoundError), require("runner", "torch"):
         import no_such  # type: ignore[import-not-found]  # noqa: F401

@@ -1,4 +1,4 @@
-"""What a metric or a reading came to before, and the limit that this makes."""
+"""An earlier value of a metric or a reading, and the limit that it makes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from memscope.analysis.metrics.table import MetricDefinition, find_definition
 from memscope.units import format_value
 
 BETTER = ("lower", "higher")
-# What sampling alone may move a reading by, in its unit.
+# How much sampling alone may change a reading, in its unit.
 _SLACK = {"ratio": SLACK_RATIO, "bytes/step": SLACK_GROWTH, "bytes/s": SLACK_GROWTH}
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """``value`` in ``unit``; ``better`` is "lower" or "higher".
+class BaselineValue:
+    """``value`` in ``unit``. ``better`` is "lower" or "higher".
 
-    ``tolerance``: a share, None where the file has none.
+    ``tolerance``: a share; None if the file has none.
     """
 
     metric: str
@@ -36,21 +36,21 @@ class Expected:
 
     @property
     def is_reading(self) -> bool:
-        """Whether it is no row of the table, so that a file must say which way is better."""
+        """Whether it is not in the table of metrics, so the file must say what is better."""
         return find_definition(self.metric) is None
 
     @property
     def is_of_memory(self) -> bool:
-        """Whether it is a size, or what one grows by."""
+        """Whether it is a size, or the growth of one."""
         return self.unit.startswith("bytes")
 
     def repeats(self, *, is_elsewhere: bool) -> bool:
-        """Whether it holds here; ``is_elsewhere``: on a machine of another class."""
+        """Whether the value applies. ``is_elsewhere``: this is another class of machine."""
         row = find_definition(self.metric)
         return not is_elsewhere or (row.repeats if row else ON_ONE_CLASS) == ON_ANY_MACHINE
 
     def limit(self, tolerance: float) -> Limit:
-        """No worse than this by more than the tolerance, or what sampling alone may do."""
+        """The limit: not worse by more than the tolerance, or by what sampling alone may change."""
         row = find_definition(self.metric)
         share = tolerance if self.tolerance is None else self.tolerance
         slack = row.slack if row else _SLACK.get(self.unit, 0.0)
@@ -73,10 +73,10 @@ class Expected:
 
 
 def find_better(name: str, limits: Sequence[Limit] = ()) -> str:
-    """Which way ``name`` is better, "" where a baseline does not hold it.
+    """Which direction of ``name`` is better; "" if a baseline does not hold it.
 
-    Of a metric the table says it; of a reading or a ratio the ``limits`` on it, where all of them
-    hold it to one side.
+    For metrics the table says it. For readings and ratios the ``limits`` say it, if all of them
+    bound it from the same side.
     """
     row = find_definition(name)
     if row is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memscope.cli.output import new_folder
+from memscope.cli.output_path import new_folder
 from memscope.errors import MemscopeError
 from tests.memscope.cli.verb_run import Run
 
@@ -69,7 +69,7 @@ def test_what_is_read_is_not_written_over(
     path = link if is_linked else whole
     found = memscope(verb, whole, *options, path, "--force")
     assert (found.code, whole.read_bytes()) == (2, data)
-    assert f"{path} is what is read, and is not written over. Name another file." in found.err
+    assert f"{path} is the input and cannot be the output too. Name another file." in found.err
 
 
 @pytest.mark.parametrize(

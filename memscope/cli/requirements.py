@@ -1,4 +1,4 @@
-"""What a verb needs beyond the core, asked for in one sentence where it is missing."""
+"""Packages that a verb needs and the core does not. A missing one is one sentence."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from memscope.errors import MemscopeError
 
 
 @contextlib.contextmanager
-def needing(extra: str, *packages: str) -> Iterator[None]:
-    """Turns a missing one of `packages`, or one that is broken, into what mends it."""
+def require(extra: str, *packages: str) -> Iterator[None]:
+    """Turn the ImportError of one of ``packages`` into a MemscopeError with the command to run."""
     try:
         yield
     except ImportError as error:
@@ -27,13 +27,13 @@ def needing(extra: str, *packages: str) -> Iterator[None]:
             raise
         reason = " ".join(str(error).split())
         raise MemscopeError(
-            f"{broken} is installed and cannot be imported ({reason}).",
-            f"Install it anew: pip install --force-reinstall {broken}",
+            f"{broken} is installed but cannot be imported ({reason}).",
+            f"Reinstall it: pip install --force-reinstall {broken}",
         ) from None
 
 
 def _was_importing(error: ImportError, package: str) -> bool:
-    """Whether the error came out of a file of `package`, such as a library that is not there."""
+    """Whether a file of `package` raised the error, for example because a library is missing."""
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] == package:
