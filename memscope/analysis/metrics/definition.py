@@ -10,7 +10,7 @@ from memscope.analysis.metrics.residency import Residency
 from memscope.analysis.metrics.weight_pool import WeightPool
 from memscope.analysis.timeline.timeline import Timeline
 
-# Where the same program gives the same value again, so that a baseline may hold it.
+# Where the same program gives the same value again, so that a baseline makes sense.
 ON_ANY_MACHINE = "on any machine"  # counted, or a share or size that the program itself sets
 ON_ONE_CLASS = "on machines of one class"  # allocator, driver and size of the card have a say
 IN_NO_OTHER_RUN = "in no other run"  # time
@@ -30,7 +30,7 @@ Measure = Callable[[Results], Measured | Negligible | DeviceValue]
 
 @dataclass(frozen=True, slots=True)
 class DefaultLimit:
-    """What a metric is held to where nobody said otherwise, in its unit; ``warn`` is tighter."""
+    """The limit of a metric if nobody sets another, in its unit. ``warn`` is tighter."""
 
     limit: str
     warn: str | None = None

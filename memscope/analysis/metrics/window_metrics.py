@@ -18,9 +18,9 @@ from memscope.analysis.metrics.residency import ONLY_WARMUP
 from memscope.analysis.timeline.timeline import Timeline
 
 WINDOW = "programs with a residency window over their layers"
-SMALLER = "What is resident follows from the window: another --keep or --policy changes it."
+SMALLER = "Change the window: another --keep or --policy."
 POOL = "programs with a weight pool"
-NO_STEPS = Missing("the program shows no steps: one stands for a second")
+NO_STEPS = Missing("the program shows no steps, so that each second is one")
 
 
 def _residency(field: str) -> Measure:
@@ -32,7 +32,7 @@ def _residency(field: str) -> Measure:
 
 
 def why_no_durations(timeline: Timeline) -> Missing | None:
-    """Why nothing tells how long steps took; None where it is known, or will be at a step's end."""
+    """Why step durations are not known; None if they are, or will be at the end of a step."""
     return NO_STEPS if timeline.are_steps_seconds else None
 
 
@@ -96,13 +96,13 @@ RESIDENCY_METRICS = (
     MetricDefinition(
         "residency.avoidable_uploads",
         "layers",
-        "uploads a step beyond L(L − C)/(L − 1), the fewest that any policy needs with the C "
-        "slabs that the peak holds (0 where C is L)",
+        "uploads per step that a better policy would avoid at the same peak memory: those beyond "
+        "L(L − C)/(L − 1) for L layers, of which the peak holds C (0 if C is L)",
         _residency("avoidable_uploads"),
         "mean of steps",
         WINDOW,
         (DefaultLimit("<= 2"),),
-        "Another policy uploads less in the same memory: --policy pinned with the same peak.",
+        "Use a policy that uploads less in the same memory: --policy pinned with the same peak.",
         "lower",
         is_after_warmup=True,
         live=LiveCell("avoidable uploads", window=4),
@@ -131,7 +131,9 @@ RESIDENCY_METRICS = (
         live=LiveCell("peak layers", window=9),
     ),
     _window_row("resident_bytes", "bytes", "weights ready for compute", "the last step's end"),
-    _window_row("in_flight_bytes", "bytes", "weights on their way", "the last step's end"),
+    _window_row(
+        "in_flight_bytes", "bytes", "weights that are being uploaded", "the last step's end"
+    ),
     _window_row(
         "held_bytes",
         "bytes",
@@ -145,12 +147,12 @@ POOL_METRICS = (
     MetricDefinition(
         "pool.hit_rate",
         "ratio",
-        "buffers taken from the weight pool over all that were asked of it; by geometry as well",
+        "requests that the weight pool served with a free buffer, over all; by geometry as well",
         lambda results: results.weight_pool.hit_rate,
         "all steps",
         POOL,
         (DefaultLimit(">= 0.99"),),
-        "Buffers are freed that are needed again: fewer geometries (--unit slab) or fewer idle.",
+        "Buffers are freed and needed again: use fewer geometries (--unit slab).",
         "higher",
         is_after_warmup=True,
         live=LiveCell("pool hit rate", window=7),
@@ -162,7 +164,7 @@ POOL_METRICS = (
         lambda results: results.weight_pool.idle_bytes,
         "the last step's end",
         POOL,
-        advice="Fewer buffers need lie idle: fewer geometries (--unit slab), or a smaller window.",
+        advice="Use fewer geometries (--unit slab) or a smaller window.",
         direction="lower",
     ),
     MetricDefinition(
@@ -173,7 +175,7 @@ POOL_METRICS = (
         "mean of steps",
         "programs that record their driver calls",
         (DefaultLimit("== 0"),),
-        "Reuse buffers: --allocator pool, and --unit slab where more than 128 would lie idle.",
+        "Reuse buffers: --allocator pool, and --unit slab if more than 128 would lie idle.",
         "lower",
         is_after_warmup=True,
         live=LiveCell("driver calls a step", window=8),

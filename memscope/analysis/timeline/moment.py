@@ -23,7 +23,7 @@ class Moment:
 
 
 class PastEnd(MemscopeError):
-    """A moment that a recording does not reach; ``last``: the step, batch or ns that it does."""
+    """The moment lies past the end. ``last``: the last step, batch or ns of the recording."""
 
     def __init__(self, problem: str, last: int) -> None:
         super().__init__(problem, "Name an earlier moment, or --at end.")
@@ -44,7 +44,7 @@ def parse_moment(text: str) -> Moment:
         seconds = -1.0
     if not 0 <= seconds < 1e9:
         raise MemscopeError(
-            f"{text!r} is no moment of a recording.",
+            f"{text!r} is not a moment of a recording.",
             "Use --at batch:N, step:N, 12.5s, peak or end.",
         )
     return Moment("time", round(seconds * 1e9))
@@ -87,7 +87,7 @@ def _seconds(ns: int) -> str:
 
 
 def check_batch(moment: Moment, batches: int) -> None:
-    """Raises PastEnd where a recording of so many ``batches`` has fewer than are asked for."""
+    """Raises PastEnd if the recording has only ``batches`` batches and the moment is later."""
     if moment.value > batches:
         last = f"batch {batches} is the last" if batches else "there is none"
         raise PastEnd(f"There is no batch {moment.value}: {last}.", batches)

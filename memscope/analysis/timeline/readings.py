@@ -1,4 +1,4 @@
-"""Readings of every reading, and what driver calls add up to."""
+"""A series of each reading, and the bytes that driver calls hold."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Reading:
 
 
 class Readings:
-    """A series for each reading, for the first ``MAX_METRICS`` of them."""
+    """A series for each of the first ``MAX_SERIES`` readings."""
 
     def __init__(self) -> None:
         self._builders: dict[str, SeriesBuilder] = {}

@@ -1,4 +1,4 @@
-"""Readings of one reading over time, thinned so that a long run stays small."""
+"""One reading over time, in at most ``MAX_POINTS`` points so that a long run stays small."""
 
 from __future__ import annotations
 

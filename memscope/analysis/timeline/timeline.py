@@ -1,7 +1,6 @@
-"""A recording folded into what every view is made of: once, in one pass, batch by batch.
+"""Everything that the views need from a recording, folded batch by batch in one pass.
 
-Live and afterwards are the same fold, and any split of the events into batches gives the same
-result.
+The live view uses the same fold. The result does not depend on how events are split into batches.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ _TURNING = (Fact.MODEL, Fact.WARMUP_STEPS, Fact.STEP_SOURCE)
 
 
 class Timeline:
-    """What is known after the batches added so far; memory is flat but for one small row a step."""
+    """What is known from the batches added so far. Memory grows by one small row per step only."""
 
     def __init__(self, header: Header, *, warmup_steps: int | None = None) -> None:
         self.header = header
@@ -86,7 +85,7 @@ class Timeline:
         self.pool_driver = DriverBytes("weight_pool")
 
     def add(self, batch: Batch, *, batches: int = 1) -> None:
-        """Fold one batch, or what ``batches`` of them were gathered into."""
+        """Fold one batch, or ``batches`` batches that were joined into one."""
         self.batches += batches
         self.events += batch.rows
         if not batch.rows:
@@ -116,7 +115,7 @@ class Timeline:
         self.pool_driver.add(batch, sums)
 
     def _restart(self, held: Held) -> None:
-        """The events before this segment are no longer there."""
+        """Start again: the events before this segment have been deleted."""
         for fold in (self.driver, self.pool_driver, self._counters):
             fold.restart(held)
 
@@ -128,7 +127,7 @@ class Timeline:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Last value of each fact."""
+        """Key → last value of the fact."""
         return self._rare.facts
 
     def fact(self, key: str, field: str) -> Any:
@@ -165,7 +164,7 @@ class Timeline:
 
     @property
     def are_steps_seconds(self) -> bool:
-        """Whether the program shows no steps, so that one stands for a second."""
+        """Whether the program shows no steps, so that each second is one."""
         return bool(self.facts.get(Fact.STEP_SOURCE) == StepSource.SECOND)
 
     @property
@@ -233,7 +232,7 @@ class Timeline:
 
     @property
     def devices(self) -> tuple[int, ...]:
-        """GPUs with readings of their own, by index."""
+        """Indices of the GPUs that have readings."""
         return self._readings.devices
 
     @property
@@ -243,7 +242,7 @@ class Timeline:
 
     @property
     def layer_memory(self) -> tuple[LayerMemory, ...]:
-        """What the layers of a watched model did to torch's allocator."""
+        """Memory that each layer of a watched model took, by torch's allocator."""
         resets = self.fact(Fact.WATCH, "layer_peaks") == "reset at each boundary"
         return self._layers.layers(self.fact(Fact.WATCH, "layers"), are_peaks_reset=resets)
 
@@ -253,23 +252,23 @@ class Timeline:
 
     @property
     def geometries(self) -> tuple[Geometry, ...]:
-        """What the weight pool did for each geometry after warm-up."""
+        """Hits, misses, returns and overflows of the weight pool after warm-up, by geometry."""
         return add_geometries(self._steps.geometries, self._sums.pool_counts())
 
     @property
     def is_window_known(self) -> bool:
-        """Whether every event is there by which layers are followed; sums do not tell."""
+        """Whether the place of every layer is known: no event about it was summed or deleted."""
         is_summed = any(self.dropped.get(kind) for kind in ("upload", "evict", "layer"))
         return not is_summed and Fact.SEGMENT not in self.facts
 
     @property
     def are_uploads_known(self) -> bool:
-        """Whether it is known of every step which layers were uploaded."""
+        """Whether the uploaded layers of every step are known."""
         return not self._sums.has_unknown_layers
 
     @property
     def window(self) -> Window:
-        """Where layers were at the last step's end; before the first step's end, where they are."""
+        """Where layers were when the last step ended; where they are if none has ended yet."""
         return self._steps.window_seen()
 
     @property
@@ -280,12 +279,12 @@ class Timeline:
 
     @property
     def readings_at_oom(self) -> ReadingsBefore | None:
-        """What was read last at the last of the errors that are no request's."""
+        """The last readings before the last out-of-memory error of the program or its engine."""
         return self._oom_readings.last
 
     @property
     def oom_counts(self) -> dict[str, int]:
-        """Number of all of them by scope, "engine" and "request"."""
+        """Number of out-of-memory errors by scope, "engine" and "request"."""
         return dict(self._rare.oom_count)
 
     @property
@@ -301,12 +300,12 @@ class Timeline:
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """Stretches of the user's own."""
+        """Phases that the user named."""
         return tuple(self._rare.phases)
 
     @property
     def counts(self) -> dict[str, int]:
-        """Events by name of kind, those that there are, also those that sums stand for."""
+        """Kind of event → how many, including events that are kept as sums only."""
         return {
             name: int(count) + self.dropped.get(name, 0)
             for name, count in zip(KINDS, self._kind_counts, strict=False)
@@ -315,7 +314,7 @@ class Timeline:
 
     @property
     def unknown_kinds(self) -> dict[str, int]:
-        """Events of kinds that this version does not know."""
+        """Name of a kind that this version does not know → number of events."""
         names = self.header.kinds
         return {
             names[code] if code < len(names) else f"kind {code}": int(self._kind_counts[code])
@@ -325,22 +324,22 @@ class Timeline:
 
     @property
     def dropped(self) -> dict[str, int]:
-        """Events that the recorder replaced by sums, by name of kind."""
+        """Kind of event → number of events that the recorder kept as sums only."""
         return dict(self._rare.dropped)
 
     @property
     def old_sums(self) -> dict[str, int]:
-        """Those among them that were old; the others came faster than they could be written."""
+        """The part of ``dropped`` that was old; the rest came faster than it could be written."""
         return dict(self._sums.old)
 
     @property
     def dropped_rows(self) -> int:
-        """Number of those that came too fast."""
+        """Number of events that came faster than they could be written."""
         return sum(self._rare.dropped.values()) - sum(self._sums.old.values())
 
     @property
     def ignored_rows(self) -> int:
-        """Events that no metric counts: of impossible layers, or past what memory is kept for."""
+        """Events that no metric counts: layers out of range, or more than memory is kept for."""
         beyond = max(self._steps.steps_ended - MAX_STEPS, 0)
         return self._steps.ignored_rows + self._readings.ignored_rows + self._rare.unkept + beyond
 

@@ -111,7 +111,7 @@ def test_the_moment_stands_in_the_summary(memscope: Run, whole: Path) -> None:
 def test_no_moment(memscope: Run, whole: Path, at: str) -> None:
     found = memscope("summary", whole, f"--at={at}")
     assert found.code == 2
-    assert "is no moment of a recording. Use --at" in found.err
+    assert "is not a moment of a recording. Use --at" in found.err
 
 
 @pytest.mark.parametrize("verb", ["summary", "report"])
