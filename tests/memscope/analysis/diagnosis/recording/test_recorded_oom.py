@@ -105,7 +105,7 @@ def test_map_gives_picture_pins_and_holders() -> None:
     found = explanation.to_json()
     assert found["largest_free_block_bytes"] == 64 * MIB
     assert found["pins"][0]["holders"]
-    assert "largest that could serve it is 64.0 MiB" in explanation.why
+    assert "largest usable one has 64.0 MiB" in explanation.why
 
 
 def test_card_tells_apart_what_torch_does_not_use() -> None:
