@@ -52,7 +52,7 @@ def test_torch_error_is_explained_from_its_text(
     result.stdout.fnmatch_lines(
         [
             "*OutOfMemoryError: CUDA out of memory*",
-            "*would help, and what it frees",
+            "*would help (and what it frees)",
             f"memscope: recording kept at {recording}",
         ]
     )
