@@ -71,6 +71,17 @@ def test_metric_is_described_as_in_the_table(metric) -> None:
         assert f"`{limit.limit}`" in section
 
 
+def test_shown_output_has_the_advice_of_today() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = {
+        "residency.avoidable_uploads": readme,
+        "residency.uploads_per_step": page("pytest"),
+        "memory.peak_bytes": re.sub(r"/tmp/\S+\.mscope", "RECORDING", page("pytest")),
+    }
+    advice = {metric.name: metric.advice for metric in METRICS}
+    assert [name for name, text in shown.items() if advice[name] not in text] == []
+
+
 def test_every_reading_is_listed() -> None:
     listed = table_names(page("metrics").partition("## Readings")[2])
     assert listed == [reading.name for reading in READINGS], "run: python docs/write_metrics.py"
