@@ -20,7 +20,7 @@ BANDS = (
     ("kv_bytes", "KV cache", "kv"),
 )
 # Reading, words, colour, dash
-LINES = (
+READING_LINES = (
     ("device.allocated_bytes", "handed out", "ink", "solid"),
     ("device.peak_bytes", "peak so far", "muted", "dot"),
     ("torch.allocated_bytes", "torch allocated", "resident", "solid"),
@@ -28,7 +28,7 @@ LINES = (
     ("nvml.used_bytes", "used on the card", "kv", "dot"),
 )
 COLOURS = ("resident", "flight", "kv", "pass", "muted", "ink", "host", "idle")  # of devices
-MAX_LINES = 12
+MAX_READING_LINES = 12
 # A limit further than this above the peak would flatten everything below it.
 LIMIT_IN_SIGHT = 3.0
 
@@ -44,7 +44,7 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReadingLine:
     """The readings of one name; ``device`` is None where it has them of one device alone."""
 
     words: str
@@ -59,7 +59,7 @@ class DeviceMemory:
     """What is known of the device's memory, from the bottom of the chart up."""
 
     bands: tuple[Band, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[ReadingLine, ...]
     usable_bytes: int | None
     left_out: tuple[str, ...] = ()
     """Words of the readings that several devices leave no room for."""
@@ -87,11 +87,11 @@ class DeviceMemory:
 
 def read_device_memory(timeline: Timeline, device: Device | None) -> DeviceMemory:
     """What ``timeline`` holds of its devices' memory; ``device`` is the first of them."""
-    lines: list[Line] = []
+    lines: list[ReadingLine] = []
     left_out: list[str] = []
-    for reading_name, words, colour, dash in LINES:
+    for reading_name, words, colour, dash in READING_LINES:
         found = tuple(reading_series(timeline, reading_name))
-        if lines and len(lines) + len(found) > MAX_LINES:
+        if lines and len(lines) + len(found) > MAX_READING_LINES:
             left_out.append(words)
         else:
             lines += [_line(each, words, colour, dash) for each in found]
@@ -99,12 +99,12 @@ def read_device_memory(timeline: Timeline, device: Device | None) -> DeviceMemor
     return DeviceMemory(_bands(timeline), tuple(lines), usable, tuple(left_out))
 
 
-def _line(found: ReadingSeries, words: str, colour: str, dash: str) -> Line:
+def _line(found: ReadingSeries, words: str, colour: str, dash: str) -> ReadingLine:
     """Of one device the colour tells the reading; of several it tells the device."""
     if found.device is None:
-        return Line(words, colour, dash, found.series)
+        return ReadingLine(words, colour, dash, found.series)
     colour = COLOURS[found.device % len(COLOURS)]
-    return Line(f"{words}, device {found.device}", colour, dash, found.series, found.device)
+    return ReadingLine(f"{words}, device {found.device}", colour, dash, found.series, found.device)
 
 
 def _bands(timeline: Timeline) -> tuple[Band, ...]:

@@ -14,7 +14,12 @@ from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.units import format_bytes
 from memscope_dashboards.html.chart import ByteAxis, Chart, style
-from memscope_dashboards.html.device_memory import Band, DeviceMemory, Line, read_device_memory
+from memscope_dashboards.html.device_memory import (
+    Band,
+    DeviceMemory,
+    ReadingLine,
+    read_device_memory,
+)
 from memscope_dashboards.html.facts import device_words
 from memscope_dashboards.html.markup import escape
 from memscope_dashboards.html.step_charts import step_word
@@ -81,7 +86,7 @@ def _draw_unused(figure: go.Figure, unused: UnusedMemory, *, row: int) -> None:
     if unused.split is not None:
         areas.append(("of it in segments partly used", "flight", unused.split))
     for words, colour, series in areas:
-        trace = _line(Line(words, colour, "solid", series), axis)
+        trace = _line(ReadingLine(words, colour, "solid", series), axis)
         figure.add_trace(trace.update(fill="tozeroy"), row=row, col=1)
     title = f"unused, {axis.unit}"
     figure.update_yaxes(title_text=title, rangemode="tozero", nticks=4, row=row, col=1)
@@ -89,7 +94,7 @@ def _draw_unused(figure: go.Figure, unused: UnusedMemory, *, row: int) -> None:
 
 def _draw_process(figure: go.Figure, series: Series, *, row: int) -> None:
     axis = ByteAxis.up_to(series.peak)
-    line = Line("host RSS", "host", "solid", series)
+    line = ReadingLine("host RSS", "host", "solid", series)
     figure.add_trace(_line(line, axis), row=row, col=1)
     title = f"process, {axis.unit}"
     figure.update_yaxes(title_text=title, rangemode="tozero", nticks=4, row=row, col=1)
@@ -108,7 +113,7 @@ def _band(band: Band, axis: ByteAxis) -> go.Scatter:
     )
 
 
-def _line(line: Line, axis: ByteAxis) -> go.Scatter:
+def _line(line: ReadingLine, axis: ByteAxis) -> go.Scatter:
     series = line.series
     return go.Scatter(
         x=series.t_ns / 1e9,

@@ -1,4 +1,4 @@
-"""Charts and tables → one file that holds all it needs and works without a network."""
+"""The report as one HTML file that works without a network."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from memscope.analysis.summary.summary import Summary
 from memscope.analysis.timeline.timeline import Timeline
 from memscope_dashboards.html.alerts import render_alerts
 from memscope_dashboards.html.chart import Chart
-from memscope_dashboards.html.charts import draw_charts
 from memscope_dashboards.html.facts import render_facts, subtitle, title
 from memscope_dashboards.html.ledger_table import render_ledgers
 from memscope_dashboards.html.markup import embed_json, escape, fill, resource
+from memscope_dashboards.html.report_charts import draw_charts
 from memscope_dashboards.html.run_overview import RunOverview, draw_overview, render_overview
 from memscope_dashboards.html.tables import render_glance, render_metrics, render_verdicts
 
-SECTIONS = ("run", "alerts", "verdicts", "glance", "ledger", "metrics", "facts")
+# The sections of the page, in its order. A new one is a file and a line here.
+BEFORE_CHARTS = (render_verdicts, render_glance, render_ledgers)
+AFTER_CHARTS = (render_metrics, render_facts)
 
 
 def render_report(
@@ -31,9 +33,9 @@ def render_report(
     residency_map: ResidencyMap,
     overview: RunOverview | None = None,
 ) -> str:
-    """The whole page as text, to be written as UTF-8 with line feeds alone.
+    """The whole page as text, to be written as UTF-8 with line feeds only.
 
-    ``overview``: the run that the recording is part of, shown before it.
+    ``overview``: the run that the recording belongs to, shown at the top.
     """
     charts = draw_charts(timeline, residency_map)
     run_charts = (draw_overview(overview.alignment),) if overview is not None else ()
@@ -43,13 +45,10 @@ def render_report(
         heading="Over the run",
         charts=charts,
         run_charts=run_charts,
-        run=_run(overview, run_charts),
-        alerts=render_alerts(summary, timeline),
-        verdicts=render_verdicts(summary),
-        glance=render_glance(summary),
-        ledger=render_ledgers(summary),
-        metrics=render_metrics(summary),
-        facts=render_facts(summary),
+        before_charts=_run(overview, run_charts)
+        + render_alerts(summary, timeline)
+        + "".join(render(summary) for render in BEFORE_CHARTS),
+        after_charts="".join(render(summary) for render in AFTER_CHARTS),
     )
 
 
@@ -60,11 +59,12 @@ def fill_page(
     heading: str,
     charts: tuple[Chart, ...],
     run_charts: tuple[Chart, ...] = (),
-    **sections: str,
+    before_charts: str,
+    after_charts: str,
 ) -> str:
-    """A page of ``sections``, which are markup, and of ``charts`` under a heading.
+    """A page with ``charts`` under a heading, and markup before and after them.
 
-    ``run_charts`` stand in a section already.
+    ``run_charts`` are placed by ``before_charts``.
     """
     library = get_plotlyjs()
     script = resource("page.js")
@@ -81,7 +81,8 @@ def fill_page(
         data=_chart_data((*run_charts, *charts)),
         plotly=base64.b64encode(gzip.compress(library.encode(), 9, mtime=0)).decode(),
         script=script,
-        **{name: sections.get(name, "") for name in SECTIONS},
+        before_charts=before_charts,
+        after_charts=after_charts,
     )
 
 
@@ -92,9 +93,9 @@ def _run(overview: RunOverview | None, charts: tuple[Chart, ...]) -> str:
 
 
 def content_policy(*scripts: str) -> str:
-    """A policy under which the page fetches nothing and runs ``scripts`` alone, by their hash.
+    """A content security policy: the page fetches nothing and runs only ``scripts``, by hash.
 
-    plotly.js writes styles into the page, and draws through images when it saves a picture.
+    plotly.js writes styles into the page and uses images when it saves a picture.
     """
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
     return (
@@ -136,8 +137,8 @@ def _footer(library: str) -> str:
     found = re.search(r"plotly\.js v([\w.-]+)\s*\*\s*(Copyright [^\n]*)", library[:1000])
     name, notice = (f"plotly.js {found[1]}", found[2]) if found else ("plotly.js", "Plotly, Inc.")
     return (
-        f"<p>Made by memscope {escape(_own_version())}. This file holds all it needs and fetches "
-        f"nothing.</p><details><summary>Charts by {escape(name)}, MIT licence</summary>"
+        f"<p>Made by memscope {escape(_own_version())}. This file is complete and loads nothing "
+        f"from the network.</p><details><summary>Charts by {escape(name)}, MIT licence</summary>"
         f"<p>{escape(notice)}</p><p>{escape(resource('plotly-license.txt'), limit=2000)}</p>"
         "</details>"
     )

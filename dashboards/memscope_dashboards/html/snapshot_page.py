@@ -24,9 +24,8 @@ def render_snapshot(name: str, found: SnapshotPicture) -> str:
         subtitle=plain(f"torch {schema} or newer, {explanation.device_name}"),
         heading=_heading(found),
         charts=(draw_blocks(picture),) if picture else (),
-        verdicts=_diagnosis(explanation),
-        ledger=_shares(explanation.shares),
-        metrics=_report(explanation.lines()),
+        before_charts=_diagnosis(explanation) + _shares(explanation.shares),
+        after_charts=_report(explanation.lines()),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memscope.analysis.limits.limits import Verdict
+from memscope.analysis.limits.limits import Outcome, Verdict
 from memscope.analysis.metrics.metric import Metric
 from memscope.analysis.metrics.table import METRICS, find_definition
 from memscope.analysis.summary.no_device import defaults_without_device, no_device_words
@@ -15,13 +15,15 @@ from memscope_dashboards.html.markup import escape
 
 # Verdict → (class of its row, what the row says)
 _MARKS = {
-    "fail": ("fail", "Broken"),
-    "warn": ("warn", "Warning"),
-    "pass": ("pass", "Pass"),
-    "not measured": ("unjudged", "Not measured"),
-    "not applicable": ("unjudged", "Not applicable"),
+    Outcome.FAIL: ("fail", "Broken"),
+    Outcome.WARN: ("warn", "Warning"),
+    Outcome.PASS: ("pass", "Pass"),
+    Outcome.NOT_MEASURED: ("unjudged", "Not measured"),
+    Outcome.NOT_APPLICABLE: ("unjudged", "Not applicable"),
 }
 _ORDER = tuple(_MARKS)
+_PRESSING = (Outcome.FAIL, Outcome.WARN)
+_JUDGED = (*_PRESSING, Outcome.PASS)
 
 
 def render_verdicts(summary: Summary) -> str:
@@ -29,8 +31,8 @@ def render_verdicts(summary: Summary) -> str:
     absent = defaults_without_device(summary)
     possible = [verdict for verdict in summary.verdicts if verdict not in absent]
     verdicts = sorted(possible, key=lambda verdict: _ORDER.index(verdict.verdict))
-    judged = [verdict for verdict in verdicts if verdict.verdict in _ORDER[:3]]
-    unjudged = [verdict for verdict in verdicts if verdict.verdict in _ORDER[3:]]
+    judged = [verdict for verdict in verdicts if verdict.verdict in _JUDGED]
+    unjudged = [verdict for verdict in verdicts if verdict.verdict not in _JUDGED]
     return (
         f'<section id="verdicts"><h2>{_headline(judged)}{_note(summary)}</h2>'
         f"{_sentences(summary.sentences)}{_verdict_list(judged)}{_absent(summary)}"
@@ -43,18 +45,21 @@ def _note(summary: Summary) -> str:
 
 
 def _headline(judged: Iterable[Verdict]) -> str:
-    by_verdict: dict[str, list[str]] = {}
+    metrics: dict[Outcome, list[str]] = {}
     for verdict in judged:
-        by_verdict.setdefault(verdict.verdict, []).append(verdict.metric)
-    if "fail" in by_verdict:
-        return f"Limits broken: {escape(', '.join(dict.fromkeys(by_verdict['fail'])))}"
-    if "warn" in by_verdict:
-        return f"Close to a limit: {escape(', '.join(dict.fromkeys(by_verdict['warn'])))}"
-    return "Every limit that could be judged holds" if by_verdict else "No limit could be judged"
+        metrics.setdefault(verdict.verdict, []).append(verdict.metric)
+    if Outcome.FAIL in metrics:
+        return f"Limits broken: {escape(', '.join(dict.fromkeys(metrics[Outcome.FAIL])))}"
+    if Outcome.WARN in metrics:
+        return f"Close to a limit: {escape(', '.join(dict.fromkeys(metrics[Outcome.WARN])))}"
+    return "Every limit that could be judged holds" if metrics else "No limit could be judged"
 
 
 def _sentences(sentences: Iterable[Sentence]) -> str:
-    items = "".join(f"<li>{escape(sentence.text, limit=2000)}</li>" for sentence in sentences)
+    items = "".join(
+        f'<li class="{sentence.severity}">{escape(sentence.text, limit=2000)}</li>'
+        for sentence in sentences
+    )
     return f'<ul class="sentences">{items}</ul>' if items else ""
 
 
@@ -66,7 +71,7 @@ def _verdict_list(verdicts: Iterable[Verdict]) -> str:
 def _verdict(verdict: Verdict) -> str:
     row_class, word = _MARKS[verdict.verdict]
     value = "" if verdict.value is None else verdict.actual
-    advice = verdict.advice if row_class in ("fail", "warn") else ""
+    advice = verdict.advice if verdict.verdict in _PRESSING else ""
     text = " ".join(filter(None, (_sentence(verdict.reason), advice)))
     advice_markup = f'<p class="advice">{escape(text, limit=1000)}</p>' if text else ""
     return (
@@ -143,7 +148,7 @@ def _metric_row(metric: Metric) -> str:
     definition = find_definition(metric.name)
     words = _sentence(definition.definition if definition else None)
     if metric.value is None:
-        value = "not measured" if metric.is_applicable else "not applicable"
+        value = str(Outcome.NOT_MEASURED if metric.is_applicable else Outcome.NOT_APPLICABLE)
         value_class = "value absent"
     else:
         value, value_class = _value(metric), "value"

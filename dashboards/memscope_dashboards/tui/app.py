@@ -1,24 +1,26 @@
-"""The live view as a Textual app: a thread feeds it snapshots, it shows the newest."""
+"""The live view as a Textual app. A thread reads snapshots, and the app shows the newest."""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import ClassVar
 
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.theme import Theme
 
 from memscope.errors import MemscopeError
+from memscope_dashboards.tui import screens
 from memscope_dashboards.tui.feed import PERIOD_S, Snapshot
-from memscope_dashboards.tui.messages import FeedFailed, SnapshotRead
+from memscope_dashboards.tui.key_table import KEYS
 from memscope_dashboards.tui.palette import BACKGROUND, TEXT
 from memscope_dashboards.tui.run_feed import RunFeed, RunSnapshot
 from memscope_dashboards.tui.screens.help import HelpScreen
-from memscope_dashboards.tui.screens.ledger import LedgerScreen
 from memscope_dashboards.tui.screens.live import LiveScreen
-from memscope_dashboards.tui.screens.metrics import MetricsScreen
 from memscope_dashboards.tui.screens.snapshot_screen import SnapshotScreen
 
 THEME = Theme(
@@ -31,19 +33,31 @@ THEME = Theme(
 )
 
 
+@dataclass
+class SnapshotRead(Message):
+    """The feed's thread read a newer state of the run. It replaces one that still waits."""
+
+    found: RunSnapshot
+
+    def can_replace(self, message: Message) -> bool:
+        """Only the newest snapshot is worth drawing."""
+        return isinstance(message, SnapshotRead)
+
+
+@dataclass
+class FeedFailed(Message):
+    """The feed cannot go on. The app ends with this error."""
+
+    error: MemscopeError
+
+
 class LiveApp(App[MemscopeError | None]):
     """Shows the run that ``feed`` follows. Returns the error that ended it, if one did."""
 
     TITLE = "memscope live"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        ("q", "quit", "Quit"),
-        ("p", "pause", "Pause"),
-        ("m", "ledger", "Memory"),
-        ("v", "metrics", "All metrics"),
-        ("left_square_bracket", "move(-1)", "Process before"),
-        ("right_square_bracket", "move(1)", "Next process"),
-        ("question_mark", "help", "Help"),
+        *(Binding(each.key, each.action, each.help) for each in KEYS),
         Binding("ctrl+c", "quit", show=False, priority=True),
     ]
 
@@ -60,16 +74,16 @@ class LiveApp(App[MemscopeError | None]):
         self._thread = threading.Thread(target=self._follow, name="memscope-feed", daemon=True)
 
     async def on_mount(self) -> None:
-        """Start to follow."""
+        """Start following."""
         await self.push_screen(LiveScreen())
         self._thread.start()
 
     def on_unmount(self) -> None:
-        """Stop to follow."""
+        """Stop following."""
         self._stop.set()
 
     def on_snapshot_read(self, message: SnapshotRead) -> None:
-        """Show it, unless the view is paused."""
+        """Show the snapshot, or keep it for later while the view is paused."""
         if not self._is_paused or self._found is None:
             self._found = message.found
             self._show()
@@ -81,33 +95,33 @@ class LiveApp(App[MemscopeError | None]):
         self.exit(message.error, return_code=1)
 
     def action_pause(self) -> None:
-        """Hold the view, or go on with the newest state."""
+        """Pause the view, or resume with the newest snapshot."""
         self._is_paused = not self._is_paused
         if not self._is_paused and self._newest is not None:
             self._found, self._newest = self._newest, None
         self._show()
 
     def action_move(self, count: int) -> None:
-        """Show another process of the run."""
+        """Show the process ``count`` places further on."""
         self._feed.move(count)
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """What is shown of the process that is shown."""
+        """The snapshot on the screen; None before the first one."""
         return None if self._found is None else self._found.snapshot
 
-    async def action_ledger(self) -> None:
-        """Where the memory is."""
-        await self.push_screen(LedgerScreen())
-        self._show()
-
-    async def action_metrics(self) -> None:
-        """All metrics."""
-        await self.push_screen(MetricsScreen())
+    async def action_toggle(self, screen_path: str) -> None:
+        """Open the screen ``module:class``, or close it if it is on top."""
+        module, _, name = screen_path.partition(":")
+        screen = getattr(import_module(f"{screens.__name__}.{module}"), name)
+        if isinstance(self.screen, screen):
+            await self.pop_screen()
+            return
+        await self.push_screen(screen())
         self._show()
 
     def action_help(self) -> None:
-        """Help."""
+        """Explain the keys and what is on the screen."""
         self.push_screen(HelpScreen(self._found))
 
     def _show(self) -> None:
@@ -118,7 +132,7 @@ class LiveApp(App[MemscopeError | None]):
                 screen.show(self._found, is_paused=self._is_paused)
 
     def _follow(self) -> None:
-        """The feed's thread: it posts messages and touches no widget."""
+        """Run in the feed's thread, which posts messages and touches no widget."""
         try:
             self._feed.follow(self._publish, self._stop, period_s=self._period_s)
         except Exception as error:
@@ -132,9 +146,9 @@ class LiveApp(App[MemscopeError | None]):
 
 
 def follow(path: Path, *, warmup_steps: int | None = None) -> int:
-    """Run the live view on the run at ``path`` until it is left; the exit code.
+    """Run the live view on the run at ``path`` until the user quits. Returns the exit code.
 
-    Raises MemscopeError where a recording could not be followed to the end.
+    Raises MemscopeError if a recording cannot be followed to the end.
     """
     app = LiveApp(RunFeed(path, warmup_steps=warmup_steps))
     error = app.run()

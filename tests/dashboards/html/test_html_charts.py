@@ -18,7 +18,7 @@ from memscope.analysis.timeline.read import read_timeline
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.reader.recording import open_recording
 from memscope_dashboards.html.chart import ByteAxis, thin
-from memscope_dashboards.html.charts import draw_charts
+from memscope_dashboards.html.report_charts import draw_charts
 from memscope_dashboards.html.residency_chart import draw_residency
 
 

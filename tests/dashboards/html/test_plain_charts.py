@@ -16,7 +16,7 @@ from memscope.analysis.timeline.read import read_timeline
 from memscope.events import Kind
 from memscope.reader.recording import open_recording
 from memscope_dashboards.html.chart import Chart
-from memscope_dashboards.html.charts import draw_charts
+from memscope_dashboards.html.report_charts import draw_charts
 
 MIB = 1 << 20
 

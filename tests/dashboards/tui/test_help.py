@@ -13,8 +13,8 @@ from memscope.events import Kind
 from tests.dashboards.tui.growing import GrowingFile, facts, step
 
 OF_A_WINDOW = ("Layers", "resident", "in flight", "evicted", "weight pool", "uploaded")
-OF_THE_LEDGER = "Device: the ledger"
-OF_SEVERAL = "the process before, the next one"
+OF_THE_LEDGER = "the largest parts of its memory"
+OF_SEVERAL = "previous process"
 
 
 def decoded(path: Path) -> Path:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from rich.cells import cell_len
 
-from memscope_dashboards.tui.chart import area, bar, columns
-from memscope_dashboards.tui.line import fit, length, pad, paragraph, rule, spread
+from memscope_dashboards.tui.block_characters import area, bar, columns
 from memscope_dashboards.tui.palette import PLAIN, STYLES
-from memscope_dashboards.tui.text import fact_text
+from memscope_dashboards.tui.styled_line import fit, length, pad, paragraph, rule, spread
 from memscope_dashboards.tui.widgets.layer_strip import GLYPHS, ruler, strip_row
+from memscope_dashboards.tui.widgets.masthead import fact_text
 
 
 @pytest.mark.parametrize("facts", [None, [], {"model": 3}, {"model": {"name": ["a"]}}, {}])

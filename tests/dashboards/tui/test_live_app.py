@@ -16,12 +16,11 @@ from memscope.errors import MemscopeError
 from memscope.events import Kind
 from memscope.reader.recording import open_recording
 from memscope.units import format_bytes, format_value
-from memscope_dashboards.tui.app import LiveApp
+from memscope_dashboards.tui.app import LiveApp, SnapshotRead
 from memscope_dashboards.tui.feed import Snapshot
-from memscope_dashboards.tui.messages import SnapshotRead
-from memscope_dashboards.tui.picture import draw
 from memscope_dashboards.tui.run_feed import RunFeed, RunSnapshot
-from memscope_dashboards.tui.widgets.lines import LinesWidget
+from memscope_dashboards.tui.screenshot import draw
+from memscope_dashboards.tui.widgets.lines_widget import LinesWidget
 from tests.dashboards.tui.growing import GrowingFile, facts, recorded, step
 
 SIZES = [(80, 24), (160, 45)]

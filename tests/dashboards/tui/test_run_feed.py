@@ -11,9 +11,9 @@ from test_live_app import live, screen_text, until
 from memscope.analysis.ledger.ledger import Ledger
 from memscope.events import Kind
 from memscope.units import format_bytes
-from memscope_dashboards.tui.line import length
 from memscope_dashboards.tui.run_feed import RunFeed, RunSnapshot
-from memscope_dashboards.tui.widgets.ledger_lines import LedgerLines
+from memscope_dashboards.tui.styled_line import length
+from memscope_dashboards.tui.widgets.ledger_widget import LedgerWidget
 from memscope_dashboards.tui.widgets.processes import window
 from tests.dashboards.tui.growing import GrowingFile
 
@@ -225,7 +225,7 @@ def test_ledger_fits_every_width(server: Path, width: int) -> None:
     feed = RunFeed(server)
     snapshot = [feed.poll() for _ in range(4)][-1].snapshot
     feed.close()
-    widget = LedgerLines()
+    widget = LedgerWidget()
     lines = widget.compose_lines(snapshot, width, 0)
     assert all(length(line) <= width for line in lines) or width < 30
     widget.most_rows = 4

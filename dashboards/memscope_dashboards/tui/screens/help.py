@@ -1,8 +1,9 @@
-"""Help: keys, and what the parts mean that the live view has for this program."""
+"""The help screen: the keys, and the parts of the live view that this program has."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,31 +11,27 @@ from textual.binding import BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from memscope_dashboards.tui.key_table import KEYS
 from memscope_dashboards.tui.run_feed import RunSnapshot
 
-KEYS = """\
-q  quit                       p  pause the view; reading goes on
-v  all metrics and verdicts   ?  this help, Esc to close it
-m  the memory's ledger"""
-
-PROCESSES = "        [ ]  the process before, the next one"
+COLUMN = 38
 
 WINDOW = """\
-Layers, a cell each, at the end of the last step
+Layers: one cell per layer, at the end of the last step
   █ resident: ready for compute     ▒ in flight: being uploaded
-  · evicted: off the device         blank: not used yet
-  in flight ?: which layer is recorded once its upload is over
+  · evicted: not on the device      blank: not used yet
+  in flight ?: the layer is known when its upload has ended
 
-Memory at the end of the last step, up to the device's limit
-  █ resident  ▒ in flight  ░ idle in the weight pool  ▚ other  · left"""
+Memory: at the end of the last step, up to the device's limit
+  █ resident  ▒ in flight  ░ idle in the weight pool  ▚ other  · free"""
 
 LEDGER = """\
-Device: the ledger, its largest lines; m shows all
-  ~ partial: it may be more, m says of what"""
+Device: the largest parts of its memory; m shows all
+  ~ partial: the part may be larger; m says why"""
 
 METRICS = """\
-Steps are those after warm-up. Every metric is the one that
-`memscope summary --at batch:N` gives for the batch N at the top."""
+Metrics cover the steps after warm-up. They equal those of
+`memscope summary --at batch:N`, where N is the batch at the top."""
 
 VERDICTS = """\
 Verdicts
@@ -42,18 +39,18 @@ Verdicts
   – n/a: does not apply to this run"""
 
 PARTIAL = """\
-PARTIAL at the top: the recording is cut or damaged; what is shown
-was read, and events may be missing."""
+PARTIAL at the top: the recording is cut or damaged. Everything shown
+was recorded, but some events may be missing."""
 
 
 def help_text(found: RunSnapshot | None) -> str:
-    """What applies to the program that is shown; the keys alone before one is."""
+    """The parts that apply to this program; only the keys if nothing was read yet."""
     return "\n\n".join(_parts(found))
 
 
 def _parts(found: RunSnapshot | None) -> Iterator[str]:
     has_others = found is not None and found.run is not None and len(found.run.processes) > 1
-    yield KEYS + (PROCESSES if has_others else "")
+    yield key_lines(has_others=has_others)
     if found is None or (summary := found.snapshot.summary) is None:
         return
     if found.snapshot.program.has_window:
@@ -63,8 +60,15 @@ def _parts(found: RunSnapshot | None) -> Iterator[str]:
     yield from (METRICS, VERDICTS, PARTIAL)
 
 
+def key_lines(*, has_others: bool) -> str:
+    """Keys and what they do, in two columns."""
+    cells = [f"{key.glyph}  {key.help}" for key in KEYS if has_others or not key.is_of_run]
+    pairs = zip_longest(cells[::2], cells[1::2], fillvalue="")
+    return "\n".join(f"{left:<{COLUMN}}{right}".rstrip() for left, right in pairs)
+
+
 class HelpScreen(ModalScreen[None]):
-    """Closed by any of its keys."""
+    """A box over the live view."""
 
     CSS = """
     HelpScreen { align: center middle; background: $background 60%; }

@@ -12,12 +12,12 @@ from memscope_dashboards.tui.screens.snapshot_screen import SnapshotScreen
 from memscope_dashboards.tui.widgets.counters import Counters
 from memscope_dashboards.tui.widgets.keys import Keys
 from memscope_dashboards.tui.widgets.layer_strip import LayerStrip
-from memscope_dashboards.tui.widgets.ledger_lines import LedgerLines
+from memscope_dashboards.tui.widgets.ledger_widget import LedgerWidget
 from memscope_dashboards.tui.widgets.masthead import Masthead
 from memscope_dashboards.tui.widgets.memory_bar import MemoryBar
-from memscope_dashboards.tui.widgets.memory_lines import MemoryLines
+from memscope_dashboards.tui.widgets.memory_curves import MemoryCurves
 from memscope_dashboards.tui.widgets.processes import Processes
-from memscope_dashboards.tui.widgets.verdicts import REASONED, Verdicts
+from memscope_dashboards.tui.widgets.verdicts import PRESSING, REASONED, Verdicts
 from memscope_dashboards.tui.widgets.waiting import Waiting
 
 WIDE_FROM = (120, 34)
@@ -38,13 +38,13 @@ class LiveScreen(SnapshotScreen):
     #right { height: 1fr; }
     Masthead, Processes, Keys { padding: 0 1; background: $surface; }
     Verdicts { height: 1fr; }
-    MemoryLines { height: auto; }
+    MemoryCurves { height: auto; }
     Waiting { height: 1fr; display: none; }
     LiveScreen.waiting Waiting { display: block; }
     LiveScreen.waiting #body { display: none; }
-    LedgerLines { display: none; }
-    LiveScreen.plain LedgerLines { display: block; }
-    LiveScreen.without-device LedgerLines { display: none; }
+    LedgerWidget { display: none; }
+    LiveScreen.plain LedgerWidget { display: block; }
+    LiveScreen.without-device LedgerWidget { display: none; }
     LiveScreen.plain LayerStrip, LiveScreen.plain MemoryBar { display: none; }
     LiveScreen.wide #body { layout: horizontal; padding: 1 2 0 2; }
     LiveScreen.wide Masthead, LiveScreen.wide Processes, LiveScreen.wide Keys { padding: 0 2; }
@@ -52,7 +52,7 @@ class LiveScreen(SnapshotScreen):
     LiveScreen.wide #right { width: 46%; max-width: 66; height: 1fr; }
     LiveScreen.wide LinesWidget { margin: 0 0 1 0; }
     LiveScreen.wide Masthead, LiveScreen.wide Processes, LiveScreen.wide Keys { margin: 0; }
-    LiveScreen.wide MemoryLines { height: 1fr; }
+    LiveScreen.wide MemoryCurves { height: 1fr; }
     """
 
     def compose(self) -> ComposeResult:
@@ -64,8 +64,8 @@ class LiveScreen(SnapshotScreen):
             with Vertical(id="left"):
                 yield LayerStrip()
                 yield MemoryBar()
-                yield LedgerLines()
-                yield MemoryLines()
+                yield LedgerWidget()
+                yield MemoryCurves()
             with Vertical(id="right"):
                 yield Counters()
                 yield Verdicts()
@@ -75,11 +75,11 @@ class LiveScreen(SnapshotScreen):
         """Choose the layout for the terminal's size."""
         is_wide = event.size.width >= WIDE_FROM[0] and event.size.height >= WIDE_FROM[1]
         self.set_class(is_wide, "wide")
-        self.query_one(MemoryLines).is_charted = is_wide
+        self.query_one(MemoryCurves).is_charted = is_wide
         self.query_one(Counters).is_tall = is_wide
-        self.query_one(LedgerLines).most_rows = LEDGER_ROWS[is_wide]
-        self.query_one(MemoryLines).most_rows = max(event.size.height - 20, 2)
-        self.query_one(Verdicts).with_reasons = REASONED if is_wide else REASONED[:2]
+        self.query_one(LedgerWidget).most_rows = LEDGER_ROWS[is_wide]
+        self.query_one(MemoryCurves).most_rows = max(event.size.height - 20, 2)
+        self.query_one(Verdicts).with_reasons = REASONED if is_wide else PRESSING
 
     def show(self, found: RunSnapshot, *, is_paused: bool) -> None:
         """Draw what changed."""

@@ -12,7 +12,7 @@ from textual.screen import Screen
 
 from memscope_dashboards.tui.run_feed import RunSnapshot
 from memscope_dashboards.tui.widgets.keys import BackKeys
-from memscope_dashboards.tui.widgets.lines import LinesWidget
+from memscope_dashboards.tui.widgets.lines_widget import LinesWidget
 from memscope_dashboards.tui.widgets.masthead import Masthead
 from memscope_dashboards.tui.widgets.processes import Processes
 

@@ -8,15 +8,16 @@ from itertools import zip_longest
 from memscope.analysis.metrics.table import METRICS
 from memscope.units import format_bytes
 from memscope_dashboards.tui.feed import Snapshot
-from memscope_dashboards.tui.line import Line, Span, pad, rule, spread
-from memscope_dashboards.tui.reading import (
+from memscope_dashboards.tui.metric_text import (
     can_exist,
     find_metric,
     has_device,
     metric_span,
     metric_value,
 )
-from memscope_dashboards.tui.widgets.lines import LinesWidget
+from memscope_dashboards.tui.palette import Role
+from memscope_dashboards.tui.styled_line import Span, StyledLine, pad, rule, spread
+from memscope_dashboards.tui.widgets.lines_widget import LinesWidget
 
 _LIVE = [(row.live, row.name) for row in METRICS if row.live is not None]
 WINDOW_METRICS = sorted((cell.window, cell.label, name) for cell, name in _LIVE if cell.window)
@@ -46,7 +47,7 @@ class Counters(LinesWidget):
 
     is_tall = False
 
-    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[StyledLine]:
         """See the class."""
         lines = [rule("Steps", step_line(snapshot), width)]
         cells = window_cells if snapshot.program.has_window else program_cells
@@ -74,7 +75,7 @@ def program_cells(snapshot: Snapshot) -> Iterator[Cell]:
         size = snapshot.program.latest_bytes.get(reading_name)
         if size is not None:
             several = ", all GPUs" if reading_name in snapshot.program.on_several else ""
-            yield f"{label} now{several}", (format_bytes(size), "text")
+            yield f"{label} now{several}", (format_bytes(size), Role.TEXT)
 
 
 def place(snapshot: Snapshot, name: str) -> str:
@@ -83,26 +84,26 @@ def place(snapshot: Snapshot, name: str) -> str:
     return f", {metric.device}" if metric is not None and metric.device else ""
 
 
-def step_line(snapshot: Snapshot) -> Line:
+def step_line(snapshot: Snapshot) -> StyledLine:
     """Number of the last step of the program's own that ended."""
     if snapshot.own_steps is None or not len(snapshot.own_steps):
         has_ended = snapshot.steps is not None and len(snapshot.steps) > 0
         nothing = "the program shows none" if has_ended else "no step has ended"
-        return ((nothing, "dim"),)
-    return (("last step ", "dim"), (f"{int(snapshot.own_steps.step[-1]):,}", "strong"))
+        return ((nothing, Role.DIM),)
+    return (("last step ", Role.DIM), (f"{int(snapshot.own_steps.step[-1]):,}", Role.STRONG))
 
 
-def cell_line(cell: Cell, width: int) -> Line:
+def cell_line(cell: Cell, width: int) -> StyledLine:
     """A label at the left, its metric at the right."""
     label, value = cell
-    return spread(((label, "dim"),), (value,), width)
+    return spread(((label, Role.DIM),), (value,), width)
 
 
-def in_two_columns(cells: Sequence[Cell], width: int) -> list[Line]:
+def in_two_columns(cells: Sequence[Cell], width: int) -> list[StyledLine]:
     """Two metrics a line."""
     column = (width - 4) // 2
     lines = [cell_line(cell, column) for cell in cells]
     return [
-        (*pad(left, column), ("    ", ""), *right)
+        (*pad(left, column), ("    ", Role.PLAIN), *right)
         for left, right in zip_longest(lines[::2], lines[1::2], fillvalue=())
     ]

@@ -1,4 +1,4 @@
-"""The bottom line: keys."""
+"""The footer: keys and the path of the recording."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import ClassVar
 
 from memscope.text import clean
 from memscope_dashboards.tui.feed import Snapshot
-from memscope_dashboards.tui.line import Line, spread
-from memscope_dashboards.tui.widgets.lines import LinesWidget
+from memscope_dashboards.tui.key_table import BACK_FOOTER, FOOTER
+from memscope_dashboards.tui.palette import Role
+from memscope_dashboards.tui.styled_line import Span, StyledLine, spread
+from memscope_dashboards.tui.widgets.lines_widget import LinesWidget
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -15,19 +17,13 @@ Labels = tuple[tuple[str, str], ...]
 class Keys(LinesWidget):
     """Keys at the left, the path at the right."""
 
-    labels: ClassVar[Labels] = (
-        ("q", "quit"),
-        ("p", "pause"),
-        ("m", "memory"),
-        ("v", "all metrics"),
-        ("?", "help"),
-    )
+    labels: ClassVar[Labels] = FOOTER
 
-    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[StyledLine]:
         """See the class."""
-        left: list[tuple[str, str]] = []
+        left: list[Span] = []
         for key, word in self.labels:
-            left += [(key, "key"), (f" {word}   ", "dim")]
+            left += [(key, Role.KEY), (f" {word}   ", Role.DIM)]
         runs = (
             f"recording {snapshot.attachments} of this path  " if snapshot.attachments > 1 else ""
         )
@@ -35,10 +31,10 @@ class Keys(LinesWidget):
         path = clean(str(snapshot.path), 400)
         room = max(width - keys_width - len(runs) - 1, 0)
         tail = path if len(path) <= room else "…" + path[len(path) - room + 1 :] if room > 8 else ""
-        return [spread(tuple(left), ((runs, "warn"), (tail, "dim")), width)]
+        return [spread(tuple(left), ((runs, Role.WARN), (tail, Role.DIM)), width)]
 
 
 class BackKeys(Keys):
-    """Those of a screen that lies over the live view."""
+    """The footer of a screen that covers the live view."""
 
-    labels = (("Esc", "back"), ("↑ ↓", "scroll"), ("p", "pause"), ("q", "quit"))
+    labels = BACK_FOOTER

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from memscope.units import format_bytes
-from memscope_dashboards.tui.chart import bar
+from memscope_dashboards.tui.block_characters import bar
 from memscope_dashboards.tui.feed import Snapshot
-from memscope_dashboards.tui.line import Line, length, rule
-from memscope_dashboards.tui.reading import can_exist, metric_span, metric_value
-from memscope_dashboards.tui.widgets.lines import LinesWidget
+from memscope_dashboards.tui.metric_text import can_exist, metric_span, metric_value
+from memscope_dashboards.tui.palette import Role
+from memscope_dashboards.tui.styled_line import Span, StyledLine, length, rule
+from memscope_dashboards.tui.widgets.lines_widget import LinesWidget
 
 PARTS = (
-    ("residency.resident_bytes", "resident", "█", "resident"),
-    ("residency.in_flight_bytes", "in flight", "▒", "in_flight"),
-    ("pool.idle_bytes", "idle", "░", "idle"),
+    ("residency.resident_bytes", "resident", "█", Role.RESIDENT),
+    ("residency.in_flight_bytes", "in flight", "▒", Role.IN_FLIGHT),
+    ("pool.idle_bytes", "idle", "░", Role.IDLE),
 )
 ALLOCATED = "device.allocated_bytes"
 RATIO = "memory.peak_ratio"
@@ -22,7 +23,7 @@ LEAST_SHARE = 0.05
 class MemoryBar(LinesWidget):
     """Resident, in flight, idle and the rest side by side; the bar is as long as the limit."""
 
-    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[StyledLine]:
         """See the class."""
         lines = [rule(device_title(snapshot), peak_line(snapshot), width)]
         if snapshot.summary is None:
@@ -37,34 +38,36 @@ def device_title(snapshot: Snapshot) -> str:
     return f"{name}, up to the peak" if is_up_to_peak(snapshot) else name
 
 
-def peak_line(snapshot: Snapshot) -> Line:
+def peak_line(snapshot: Snapshot) -> StyledLine:
     """What is held now, the peak, the limit and the peak's share of it."""
     allocated = latest(snapshot, ALLOCATED)
-    now: Line = () if allocated is None else (("now ", "dim"), (format_bytes(allocated), "text"))
+    now: StyledLine = (
+        () if allocated is None else (("now ", Role.DIM), (format_bytes(allocated), Role.TEXT))
+    )
     usable = snapshot.device.usable_bytes if snapshot.device else None
-    limit: Line = ((" of ", "dim"), (format_bytes(usable), "text")) if usable else ()
+    limit: StyledLine = ((" of ", Role.DIM), (format_bytes(usable), Role.TEXT)) if usable else ()
     ratio = metric_value(snapshot, RATIO)
-    share: Line = () if ratio is None else ((", ", "dim"), metric_span(snapshot, RATIO))
-    gap: Line = (("  ", ""),) if now else ()
+    share: StyledLine = () if ratio is None else ((", ", Role.DIM), metric_span(snapshot, RATIO))
+    gap: StyledLine = (("  ", Role.PLAIN),) if now else ()
     return (
         *now,
         *gap,
-        ("peak ", "dim"),
+        ("peak ", Role.DIM),
         metric_span(snapshot, "memory.peak_bytes"),
         *limit,
         *share,
     )
 
 
-def bar_line(snapshot: Snapshot, width: int) -> Line:
+def bar_line(snapshot: Snapshot, width: int) -> StyledLine:
     """The bar: parts as far as they are measured, then what the device has left."""
     sizes = [metric_value(snapshot, name) or 0.0 for name, *_ in PARTS]
     parts = [(size, glyph, role) for size, (_, _, glyph, role) in zip(sizes, PARTS, strict=True)]
     allocated = latest(snapshot, ALLOCATED) or sum(sizes)
-    parts.append((allocated - sum(sizes), "▚", "other"))
+    parts.append((allocated - sum(sizes), "▚", Role.OTHER))
     spans = bar(parts, bar_end(snapshot) or allocated, width)
     drawn = sum(len(text) for text, _ in spans)
-    return (*spans, ("·" * (width - drawn), "free"))
+    return (*spans, ("·" * (width - drawn), Role.FREE))
 
 
 def bar_end(snapshot: Snapshot) -> float | None:
@@ -76,15 +79,15 @@ def bar_end(snapshot: Snapshot) -> float | None:
     return peak
 
 
-def legend(snapshot: Snapshot, width: int) -> Line:
+def legend(snapshot: Snapshot, width: int) -> StyledLine:
     """Each part's glyph, name and size."""
-    spans: list[tuple[str, str]] = []
+    spans: list[Span] = []
     for name, label, glyph, role in PARTS:
         if not can_exist(snapshot, name):
             continue
-        spans += [(f"{glyph} ", role), (f"{label} ", "dim"), metric_span(snapshot, name)]
-        spans.append(("  ", ""))
-    other: Line = (("▚ ", "other"), ("other", "dim"))
+        spans += [(f"{glyph} ", role), (f"{label} ", Role.DIM), metric_span(snapshot, name)]
+        spans.append(("  ", Role.PLAIN))
+    other: StyledLine = (("▚ ", Role.OTHER), ("other", Role.DIM))
     return (*spans, *other) if length((*spans, *other)) <= width else tuple(spans)
 
 

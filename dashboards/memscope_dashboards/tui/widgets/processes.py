@@ -5,9 +5,10 @@ from __future__ import annotations
 from memscope.analysis.summary.run_summary import Process, RunSummary
 from memscope.text import clean
 from memscope_dashboards.tui.feed import Snapshot
-from memscope_dashboards.tui.line import Line, length, spread
+from memscope_dashboards.tui.palette import Role
 from memscope_dashboards.tui.run_feed import RunSnapshot
-from memscope_dashboards.tui.widgets.lines import LinesWidget
+from memscope_dashboards.tui.styled_line import Span, StyledLine, length, spread
+from memscope_dashboards.tui.widgets.lines_widget import LinesWidget
 
 WIDE_FROM = 110
 
@@ -17,42 +18,42 @@ class Processes(LinesWidget):
 
     found: RunSnapshot | None = None
 
-    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[StyledLine]:
         """See the class."""
         run = self.found.run if self.found is not None else None
         if self.found is None or run is None or len(run.processes) == 1:
             return []
         lines = [process_line(run, self.found.shown or 0, width)]
         if width >= WIDE_FROM and run.sentence:
-            lines.append(((clean(run.sentence, 240), "dim"),))
+            lines.append(((clean(run.sentence, 240), Role.DIM),))
         return lines
 
 
-def process_line(run: RunSummary, shown: int, width: int) -> Line:
+def process_line(run: RunSummary, shown: int, width: int) -> StyledLine:
     """As many processes as fit, the shown one among them, and how far apart they began."""
     offset = f"{run.processes[shown].offset_s:+.1f} s"
-    right: Line = (
-        (f"{shown + 1} of {len(run.processes)}", "strong"),
-        (f", begun {offset}  ", "dim"),
-        ("[ ]", "key"),
+    right: StyledLine = (
+        (f"{shown + 1} of {len(run.processes)}", Role.STRONG),
+        (f", begun {offset}  ", Role.DIM),
+        ("[ ]", Role.KEY),
     )
     room = width - length(right) - 2
     cells = [process_cell(process, at == shown) for at, process in enumerate(run.processes)]
     first, last = window(list(map(length, cells)), shown, room)
-    left: list[tuple[str, str]] = [("… ", "dim")] if first else []
+    left: list[Span] = [("… ", Role.DIM)] if first else []
     for cell in cells[first:last]:
         left += cell
-    return spread((*left, ("…", "dim")) if last < len(cells) else tuple(left), right, width)
+    return spread((*left, ("…", Role.DIM)) if last < len(cells) else tuple(left), right, width)
 
 
-def process_cell(process: Process, is_shown: bool) -> Line:
+def process_cell(process: Process, is_shown: bool) -> StyledLine:
     """Its number, its rank, and the most that it held on devices."""
     name = f"{process.pid}" if process.rank is None else f"{process.pid}·r{process.rank}"
     device = process.summary.device
     held = "no GPU" if device is None or device.is_host else process.device_words
     if is_shown:
-        return (("▶", "title"), (f"{name} {held}", "strong"), ("  ", ""))
-    return ((" ", ""), (name, "text"), (f" {held}  ", "dim"))
+        return (("▶", Role.TITLE), (f"{name} {held}", Role.STRONG), ("  ", Role.PLAIN))
+    return ((" ", Role.PLAIN), (name, Role.TEXT), (f" {held}  ", Role.DIM))
 
 
 def window(widths: list[int], shown: int, room: int) -> tuple[int, int]:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from memscope.analysis.limits.limits import Verdict
+from memscope.analysis.limits.limits import Outcome, Verdict
 from memscope.analysis.summary.no_device import defaults_without_device, no_device_words
+from memscope.analysis.summary.sentence import Sentence, Severity
 from memscope.text import clean
 from memscope_dashboards.tui.feed import Snapshot
-from memscope_dashboards.tui.line import Line, paragraph, rule, spread
-from memscope_dashboards.tui.widgets.lines import LinesWidget
+from memscope_dashboards.tui.palette import Role
+from memscope_dashboards.tui.styled_line import Span, StyledLine, paragraph, rule, spread
+from memscope_dashboards.tui.widgets.lines_widget import LinesWidget
 from memscope_dashboards.tui.widgets.masthead import pressing
 
 LOOKS = {
-    "fail": ("✗", "fail"),
-    "warn": ("!", "warn"),
-    "pass": ("✓", "pass"),
-    "not measured": ("?", "dim"),
-    "not applicable": ("–", "dim"),
+    Outcome.FAIL: ("✗", Role.FAIL),
+    Outcome.WARN: ("!", Role.WARN),
+    Outcome.PASS: ("✓", Role.PASS),
+    Outcome.NOT_MEASURED: ("?", Role.DIM),
+    Outcome.NOT_APPLICABLE: ("–", Role.DIM),
 }
-ORDER = ("fail", "warn", "pass", "not measured", "not applicable")
-REASONED = ("fail", "warn", "not measured")  # where there is room; else the first two
-SHORT = {"not applicable": "n/a"}
+ORDER = tuple(LOOKS)
+PRESSING = (Outcome.FAIL, Outcome.WARN)
+REASONED = (*PRESSING, Outcome.NOT_MEASURED)  # if there is room, else PRESSING alone
+SHORT = {Outcome.NOT_APPLICABLE: "n/a"}
+NOTE_LOOKS = {
+    Severity.ALARM: ("!", Role.FAIL),
+    Severity.WARNING: ("!", Role.WARN),
+    Severity.NOTE: ("›", Role.TITLE),
+}
 
 
 class Verdicts(LinesWidget):
@@ -28,9 +36,9 @@ class Verdicts(LinesWidget):
     Of default limits on a device, where none is recorded, one line says how many there are.
     """
 
-    with_reasons: tuple[str, ...] = REASONED[:2]
+    with_reasons: tuple[Outcome, ...] = PRESSING
 
-    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[StyledLine]:
         """See the class."""
         if snapshot.summary is None:
             return [rule("Verdicts", (), width)]
@@ -39,61 +47,66 @@ class Verdicts(LinesWidget):
         verdicts = sorted(possible, key=lambda each: ORDER.index(each.verdict))
         lines = [rule("Verdicts", tally(verdicts), width)]
         alarms = pressing(snapshot)
-        notes = [each.text for each in snapshot.summary.sentences if each not in alarms]
-        urgent = [each for each in verdicts if each.verdict in ("fail", "warn")]
+        notes = [each for each in snapshot.summary.sentences if each not in alarms]
+        urgent = [each for each in verdicts if each.verdict in PRESSING]
         for verdict in urgent:
             lines += self._verdict_lines(verdict, width)
         for note in notes:
             lines += note_lines(note, width)
         for verdict in verdicts[len(urgent) :]:
             lines += self._verdict_lines(verdict, width)
-        lines += paragraph(no_device_words(snapshot.summary), "dim", width)
+        lines += paragraph(no_device_words(snapshot.summary), Role.DIM, width)
         return cut(lines, height, width) if height else lines
 
-    def _verdict_lines(self, verdict: Verdict, width: int) -> list[Line]:
+    def _verdict_lines(self, verdict: Verdict, width: int) -> list[StyledLine]:
         has_reason = verdict.verdict in self.with_reasons
         return [verdict_line(verdict, width), *(reasons(verdict, width) if has_reason else ())]
 
 
-def tally(verdicts: list[Verdict]) -> Line:
+def tally(verdicts: list[Verdict]) -> StyledLine:
     """How many verdicts of each sort."""
-    spans: list[tuple[str, str]] = []
-    for word, (glyph, role) in LOOKS.items():
-        count = sum(verdict.verdict == word for verdict in verdicts)
+    spans: list[Span] = []
+    for outcome, (glyph, role) in LOOKS.items():
+        count = sum(verdict.verdict is outcome for verdict in verdicts)
         if count:
-            spans += [(f"{glyph} {count} ", role), (SHORT.get(word, word), "dim"), ("  ", "")]
+            spans += [
+                (f"{glyph} {count} ", role),
+                (SHORT.get(outcome, outcome), Role.DIM),
+                ("  ", Role.PLAIN),
+            ]
     return tuple(spans[:-1])
 
 
-def verdict_line(verdict: Verdict, width: int) -> Line:
+def verdict_line(verdict: Verdict, width: int) -> StyledLine:
     """Verdict, limit and actual."""
     glyph, role = LOOKS[verdict.verdict]
     if verdict.value is None:
-        left: Line = ((f"{glyph} {clean(verdict.limit, 120)}", "dim"),)
-        return spread(left, ((verdict.verdict, "dim"),), width)
-    left = ((f"{glyph} {verdict.verdict:<5}", role), (clean(verdict.limit, 120), "text"))
+        left: StyledLine = ((f"{glyph} {clean(verdict.limit, 120)}", Role.DIM),)
+        return spread(left, ((verdict.verdict, Role.DIM),), width)
+    left = ((f"{glyph} {verdict.verdict:<5}", role), (clean(verdict.limit, 120), Role.TEXT))
     return spread(left, ((verdict.brief, role),), width)
 
 
-def reasons(verdict: Verdict, width: int) -> list[Line]:
+def reasons(verdict: Verdict, width: int) -> list[StyledLine]:
     """Why it is so and what to do about it."""
     return [
         line
         for text in (verdict.reason, verdict.advice)
         if text
-        for line in paragraph(clean(text, 400), "dim", width, indent=7 if verdict.advice else 2)
+        for line in paragraph(clean(text, 400), Role.DIM, width, indent=7 if verdict.advice else 2)
     ]
 
 
-def note_lines(note: str, width: int) -> list[Line]:
+def note_lines(note: Sentence, width: int) -> list[StyledLine]:
     """One sentence of the summary."""
-    first, *rest = paragraph(clean(note, 400), "text", width, indent=2) or [()]
-    return [(("› ", "title"), *first[1:]), *rest]
+    glyph, role = NOTE_LOOKS[note.severity]
+    first, *rest = paragraph(clean(note.text, 400), Role.TEXT, width, indent=2) or [()]
+    return [((f"{glyph} ", role), *first[1:]), *rest]
 
 
-def cut(lines: list[Line], height: int, width: int) -> list[Line]:
+def cut(lines: list[StyledLine], height: int, width: int) -> list[StyledLine]:
     """The first lines, and how to see the others."""
     if len(lines) <= height:
         return lines
-    hint: Line = (("… more with ", "dim"), ("v", "key"))
+    hint: StyledLine = (("… more with ", Role.DIM), ("v", Role.KEY))
     return [*lines[: height - 1], spread((), hint, width)] if height > 1 else lines[:height]

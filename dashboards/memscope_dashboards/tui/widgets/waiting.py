@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from memscope.text import clean
 from memscope_dashboards.tui.feed import Snapshot
-from memscope_dashboards.tui.line import Line, paragraph
-from memscope_dashboards.tui.widgets.lines import LinesWidget
+from memscope_dashboards.tui.palette import Role
+from memscope_dashboards.tui.styled_line import StyledLine, paragraph
+from memscope_dashboards.tui.widgets.lines_widget import LinesWidget
 
 
 class Waiting(LinesWidget):
@@ -13,7 +14,7 @@ class Waiting(LinesWidget):
 
     DEFAULT_CSS = "Waiting { padding: 2 4; }"
 
-    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[StyledLine]:
         """See the class."""
         if snapshot.summary is not None:
             return []
@@ -21,8 +22,8 @@ class Waiting(LinesWidget):
         hint = "This view starts by itself as soon as a program records there, for example"
         command = f"memscope run -o {snapshot.path} -- python train.py"
         return [
-            *paragraph(problem, "strong", width),
+            *paragraph(problem, Role.STRONG, width),
             (),
-            *paragraph(hint, "dim", width),
-            *paragraph(clean(command, 400), "text", width),
+            *paragraph(hint, Role.DIM, width),
+            *paragraph(clean(command, 400), Role.TEXT, width),
         ]

@@ -9,8 +9,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from memscope_dashboards.tui.feed import Snapshot
-from memscope_dashboards.tui.line import Line, pad
 from memscope_dashboards.tui.palette import style_of
+from memscope_dashboards.tui.styled_line import StyledLine, pad
 
 
 class LinesWidget(Widget):
@@ -21,9 +21,9 @@ class LinesWidget(Widget):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.snapshot: Snapshot | None = None
-        self.lines: list[Line] = []
+        self.lines: list[StyledLine] = []
 
-    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[StyledLine]:
         """The lines to show in ``width`` cells; ``height`` is the room there is, if it is fixed."""
         raise NotImplementedError
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from memscope_dashboards.tui.line import Span
+from memscope_dashboards.tui.palette import Role
+from memscope_dashboards.tui.styled_line import Span
 
 Array = npt.NDArray[Any]
 
@@ -40,7 +42,7 @@ def area(tops: Array, ceiling: float, height: int) -> list[str]:
     return ["".join(EIGHTHS[level] for level in row) for row in rows]
 
 
-def bar(parts: list[tuple[float, str, str]], ceiling: float, width: int) -> list[Span]:
+def bar(parts: Sequence[tuple[float, str, Role]], ceiling: float, width: int) -> list[Span]:
     """``parts`` (size, glyph, role) side by side in ``width`` cells that stand for ``ceiling``."""
     spans, done, total = [], 0, 0.0
     for size, glyph, role in parts:

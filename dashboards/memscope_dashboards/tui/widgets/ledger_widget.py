@@ -9,8 +9,9 @@ from memscope.analysis.ledger.lines import Coverage, LedgerLine
 from memscope.text import clean
 from memscope.units import format_bytes
 from memscope_dashboards.tui.feed import Snapshot
-from memscope_dashboards.tui.line import Line, pad, paragraph, rule
-from memscope_dashboards.tui.widgets.lines import LinesWidget
+from memscope_dashboards.tui.palette import Role
+from memscope_dashboards.tui.styled_line import StyledLine, pad, paragraph, rule
+from memscope_dashboards.tui.widgets.lines_widget import LinesWidget
 
 SIZE_WIDTH = 12
 SHARE_WIDTH = 7
@@ -21,7 +22,7 @@ MAX_BAR = 40
 FEW_DEVICES = 2  # of a run on many, where there is little room
 
 
-class LedgerLines(LinesWidget):
+class LedgerWidget(LinesWidget):
     """As `memscope summary` has it: the lines, then what is partial or cannot be measured.
 
     ``most_rows``: the largest lines alone, without reasons; 0 shows all of them.
@@ -29,13 +30,13 @@ class LedgerLines(LinesWidget):
 
     most_rows = 0
 
-    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[StyledLine]:
         """See the class."""
         ledgers = snapshot.summary.ledgers if snapshot.summary is not None else ()
         if not ledgers:
             nothing = "nothing is known of a device yet: no reading of torch's counters or of NVML"
-            return [rule("Ledger", (), width), *paragraph(nothing, "dim", width)]
-        lines: list[Line] = []
+            return [rule("Ledger", (), width), *paragraph(nothing, Role.DIM, width)]
+        lines: list[StyledLine] = []
         shown = ledgers[:FEW_DEVICES] if self.most_rows else ledgers
         most_rows = self.most_rows if len(shown) == 1 else self.most_rows // 2
         for ledger in shown:
@@ -45,20 +46,20 @@ class LedgerLines(LinesWidget):
         return lines + hidden(len(ledgers) - len(shown))
 
 
-def hidden(devices: int) -> list[Line]:
+def hidden(devices: int) -> list[StyledLine]:
     """How to see the other devices."""
     noun = "device" if devices == 1 else "devices"
-    return [((f"… {devices} more {noun} with ", "dim"), ("m", "key"))] if devices else []
+    return [((f"… {devices} more {noun} with ", Role.DIM), ("m", Role.KEY))] if devices else []
 
 
-def heading(ledger: Ledger, width: int) -> Line:
+def heading(ledger: Ledger, width: int) -> StyledLine:
     """Which device, by whose word, and when."""
     index = f" {ledger.device}" if ledger.device >= 0 else ""
-    when = ((f"by {ledger.source}, at {ledger.at_ns / 1e9:.1f} s", "dim"),)
+    when = ((f"by {ledger.source}, at {ledger.at_ns / 1e9:.1f} s", Role.DIM),)
     return rule(clean(f"Device{index}, {ledger.name}", 60), when, width)
 
 
-def entries(ledger: Ledger, width: int, most_rows: int = 0) -> list[Line]:
+def entries(ledger: Ledger, width: int, most_rows: int = 0) -> list[StyledLine]:
     """The lines with bytes, each below the one that it is part of; the largest where they are many.
 
     A line is as large as what it is part of at most, so that the largest hang together.
@@ -74,7 +75,7 @@ def entries(ledger: Ledger, width: int, most_rows: int = 0) -> list[Line]:
     return [entry_line(entry, depth, whole, width) for depth, entry in known if entry.key in kept]
 
 
-def entry_line(entry: LedgerLine, depth: int, whole: int, width: int) -> Line:
+def entry_line(entry: LedgerLine, depth: int, whole: int, width: int) -> StyledLine:
     """Words, bytes, share, and a bar where there is room; ~ marks what is partial."""
     size = entry.bytes or 0
     mark = "~" if entry.coverage == Coverage.PARTIAL and not entry.is_rest else " "
@@ -84,19 +85,19 @@ def entry_line(entry: LedgerLine, depth: int, whole: int, width: int) -> Line:
         else 0
     )
     words = "  " * depth + clean(entry.words, 60)
-    role = "strong" if depth < 2 else "text" if entry.parts else "dim"
+    role = Role.STRONG if depth < 2 else Role.TEXT if entry.parts else Role.DIM
     share = f"{size / whole:>{SHARE_WIDTH}.1%}" if width >= SHARE_FROM else ""
     filled = round(min(max(size / whole, 0.0), 1.0) * room)
     return (
         *pad(((words, role),), max(width - SIZE_WIDTH - len(share) - room - 2, 8)),
-        (f"{format_bytes(size):>{SIZE_WIDTH - 2}} {mark}", "text"),
-        (f"{share}  ", "dim"),
-        ("█" * filled, "memory"),
-        ("·" * (room - filled), "free"),
+        (f"{format_bytes(size):>{SIZE_WIDTH - 2}} {mark}", Role.TEXT),
+        (f"{share}  ", Role.DIM),
+        ("█" * filled, Role.MEMORY),
+        ("·" * (room - filled), Role.FREE),
     )
 
 
-def reasons(ledger: Ledger, width: int) -> Iterator[Line]:
+def reasons(ledger: Ledger, width: int) -> Iterator[StyledLine]:
     """What is short of it, under the reason that lines share."""
     found: dict[tuple[Coverage, str], list[str]] = {}
     for coverage, short in ledger.coverage.items():
@@ -105,5 +106,5 @@ def reasons(ledger: Ledger, width: int) -> Iterator[Line]:
     for (coverage, reason), words in found.items():
         head = "~ partial" if coverage is Coverage.PARTIAL else str(coverage)
         text = f"{head}: {clean(', '.join(words), 200)} ({clean(reason, 300)})"
-        first, *rest = paragraph(text, "dim", width, indent=2) or [()]
+        first, *rest = paragraph(text, Role.DIM, width, indent=2) or [()]
         yield from (first, *rest)

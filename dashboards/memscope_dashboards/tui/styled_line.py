@@ -10,18 +10,20 @@ from textwrap import wrap
 
 from rich.cells import cell_len, set_cell_size
 
-Span = tuple[str, str]
-Line = tuple[Span, ...]
+from memscope_dashboards.tui.palette import Role
 
-EMPTY: Line = ()
+Span = tuple[str, Role]
+StyledLine = tuple[Span, ...]
+
+EMPTY: StyledLine = ()
 
 
-def length(line: Line) -> int:
+def length(line: StyledLine) -> int:
     """Width of ``line`` in terminal cells."""
     return sum(cell_len(text) for text, _ in line)
 
 
-def fit(line: Line, width: int) -> Line:
+def fit(line: StyledLine, width: int) -> StyledLine:
     """``line`` cut to ``width`` cells, with an ellipsis where something was cut off."""
     if length(line) <= width:
         return line
@@ -37,13 +39,15 @@ def fit(line: Line, width: int) -> Line:
     return tuple(kept)
 
 
-def pad(line: Line, width: int) -> Line:
+def pad(line: StyledLine, width: int) -> StyledLine:
     """``line`` cut or filled with blanks to exactly ``width`` cells."""
     fitted = fit(line, width)
-    return (*fitted, (" " * max(width - length(fitted), 0), ""))
+    return (*fitted, (" " * max(width - length(fitted), 0), Role.PLAIN))
 
 
-def spread(left: Line, right: Line, width: int, fill: Span = (" ", "")) -> Line:
+def spread(
+    left: StyledLine, right: StyledLine, width: int, fill: Span = (" ", Role.PLAIN)
+) -> StyledLine:
     """``left`` and ``right`` at the two ends of ``width`` cells; ``left`` gives way."""
     right = fit(right, width)
     left = fit(left, max(width - length(right) - 1, 0))
@@ -51,20 +55,22 @@ def spread(left: Line, right: Line, width: int, fill: Span = (" ", "")) -> Line:
     return (*left, (fill[0] * gap, fill[1]), *right)
 
 
-def rule(title: str, right: Line, width: int) -> Line:
+def rule(title: str, right: StyledLine, width: int) -> StyledLine:
     """A heading: ``title``, a thin line, and ``right`` at the end of it."""
-    end = ((" ", ""), *right) if right else ()
-    return spread(((title, "title"), (" ", "")), end, width, ("─", "rule"))
+    end = ((" ", Role.PLAIN), *right) if right else ()
+    return spread(((title, Role.TITLE), (" ", Role.PLAIN)), end, width, ("─", Role.RULE))
 
 
-def paragraph(text: str, role: str, width: int, *, indent: int = 0, limit: int = 4) -> list[Line]:
+def paragraph(
+    text: str, role: Role, width: int, *, indent: int = 0, limit: int = 4
+) -> list[StyledLine]:
     """``text`` wrapped to ``width`` cells and at most ``limit`` lines."""
     room = max(width - indent, 8)
     lines = wrap(text, room, max_lines=limit, placeholder=" …")
-    return [((" " * indent, ""), (line, role)) for line in lines]
+    return [((" " * indent, Role.PLAIN), (line, role)) for line in lines]
 
 
-def join(lines: Iterable[Line], separator: Span) -> Line:
+def join(lines: Iterable[StyledLine], separator: Span) -> StyledLine:
     """The spans of all non-empty ``lines``, with ``separator`` between two of them."""
     spans: list[Span] = []
     for line in lines:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from memscope.analysis.limits.limits import Outcome
 from memscope.analysis.metrics.metric import Metric
 from memscope.units import format_value
 from memscope_dashboards.tui.feed import Snapshot
-from memscope_dashboards.tui.line import Span
+from memscope_dashboards.tui.palette import Role
+from memscope_dashboards.tui.styled_line import Span
 
 
 def find_metric(snapshot: Snapshot, name: str) -> Metric | None:
@@ -23,14 +25,14 @@ def metric_text(metric: Metric) -> str:
     """Value and unit, or that there is none: never a zero."""
     if metric.value is not None:
         return format_value(metric.value, metric.unit)
-    return "not measured" if metric.is_applicable else "not applicable"
+    return str(Outcome.NOT_MEASURED if metric.is_applicable else Outcome.NOT_APPLICABLE)
 
 
-def metric_span(snapshot: Snapshot, name: str, role: str = "text") -> Span:
+def metric_span(snapshot: Snapshot, name: str, role: Role = Role.TEXT) -> Span:
     """``metric_text`` of the metric ``name``, dim where it has no value."""
     metric = find_metric(snapshot, name)
     if metric is None or metric.value is None:
-        return (metric_text(metric) if metric is not None else "not measured", "dim")
+        return (metric_text(metric) if metric is not None else str(Outcome.NOT_MEASURED), Role.DIM)
     return (metric_text(metric), role)
 
 

@@ -10,27 +10,28 @@ import numpy as np
 from memscope.analysis.summary.program import ReadingSeries
 from memscope.text import clean
 from memscope.units import format_bytes, format_seconds, format_value
-from memscope_dashboards.tui.chart import Array, area, columns
+from memscope_dashboards.tui.block_characters import Array, area, columns
 from memscope_dashboards.tui.feed import Snapshot
-from memscope_dashboards.tui.line import Line, rule, spread
-from memscope_dashboards.tui.reading import can_exist
-from memscope_dashboards.tui.widgets.lines import LinesWidget
+from memscope_dashboards.tui.metric_text import can_exist
+from memscope_dashboards.tui.palette import Role
+from memscope_dashboards.tui.styled_line import StyledLine, rule, spread
+from memscope_dashboards.tui.widgets.lines_widget import LinesWidget
 from memscope_dashboards.tui.widgets.memory_bar import ALLOCATED, bar_end
 
 READINGS = {
-    ALLOCATED: ("device", "memory", 0),
-    "torch.reserved_bytes": ("reserved", "memory", 1),
-    "torch.allocated_bytes": ("allocated", "memory", 2),
-    "nvml.process_bytes": ("process", "memory", 4),
-    "pool.idle_bytes": ("pool idle", "idle_line", 5),
-    "kv.used_bytes": ("KV cache", "memory", 6),
-    "model.kv_bytes": ("KV cache", "memory", 6),
-    "host.rss_bytes": ("host RSS", "host", 3),
-    "cgroup.used_bytes": ("container", "host", 7),
-    "model.weights_bytes": ("weights", "memory", 7),
-    "model.gradients_bytes": ("gradients", "memory", 7),
-    "model.optimizer_bytes": ("optimizer", "memory", 7),
-    "residency.in_flight_bytes": ("in flight", "count", 9),
+    ALLOCATED: ("device", Role.MEMORY, 0),
+    "torch.reserved_bytes": ("reserved", Role.MEMORY, 1),
+    "torch.allocated_bytes": ("allocated", Role.MEMORY, 2),
+    "nvml.process_bytes": ("process", Role.MEMORY, 4),
+    "pool.idle_bytes": ("pool idle", Role.IDLE_LINE, 5),
+    "kv.used_bytes": ("KV cache", Role.MEMORY, 6),
+    "model.kv_bytes": ("KV cache", Role.MEMORY, 6),
+    "host.rss_bytes": ("host RSS", Role.HOST, 3),
+    "cgroup.used_bytes": ("container", Role.HOST, 7),
+    "model.weights_bytes": ("weights", Role.MEMORY, 7),
+    "model.gradients_bytes": ("gradients", Role.MEMORY, 7),
+    "model.optimizer_bytes": ("optimizer", Role.MEMORY, 7),
+    "residency.in_flight_bytes": ("in flight", Role.COUNT, 9),
 }
 UNKNOWN_RANK = 8
 OTHER_DEVICE = 10  # on top of a reading's rank
@@ -48,7 +49,7 @@ class Curve:
     """
 
     label: str
-    role: str
+    role: Role
     t_ns: Array
     values: Array
     ceiling: float
@@ -57,19 +58,21 @@ class Curve:
     rank: int
 
 
-class MemoryLines(LinesWidget):
+class MemoryCurves(LinesWidget):
     """Readings in bytes, then milliseconds and uploads of each step, over one time axis."""
 
     is_charted = False
     most_rows = 4
 
-    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[Line]:
+    def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[StyledLine]:
         """See the class."""
         end = format_seconds(snapshot.last_ns / 1e9)
-        lines = [rule("Over time", ((f"0 s to {end}", "dim"),) if snapshot.last_ns else (), width)]
+        lines = [
+            rule("Over time", ((f"0 s to {end}", Role.DIM),) if snapshot.last_ns else (), width)
+        ]
         curves = [*memory_curves(snapshot), *step_curves(snapshot)]
         if not curves:
-            return [*lines, (("no reading yet", "dim"),)]
+            return [*lines, (("no reading yet", Role.DIM),)]
         span = (0, snapshot.last_ns)
         if self.is_charted and height > 0:
             return lines + draw_charts(curves, span, width, height - 1)
@@ -92,7 +95,7 @@ def memory_curves(snapshot: Snapshot) -> Iterator[Curve]:
 def memory_curve(found: ReadingSeries, end: float | None, *, is_fullest: bool) -> Curve:
     """Device bytes stand against the limit; the fullest device gives way last."""
     name, readings = found.reading_name, found.series
-    unknown = (clean(name.removesuffix("_bytes"), 24), "host", UNKNOWN_RANK)
+    unknown = (clean(name.removesuffix("_bytes"), 24), Role.HOST, UNKNOWN_RANK)
     label, role, rank = READINGS.get(name, unknown)
     return Curve(
         label=label if found.device is None else f"{label[:9]} {found.device}",
@@ -111,14 +114,14 @@ def step_curves(snapshot: Snapshot) -> Iterator[Curve]:
     steps, own = snapshot.steps, snapshot.own_steps
     if own is not None and len(own):
         ms = np.maximum(own.duration_ns, 0) / 1e6
-        yield step_curve(snapshot, ("ms a step", "time", "ms"), own.end_ns, ms)
+        yield step_curve(snapshot, ("ms a step", Role.TIME, "ms"), own.end_ns, ms)
     has_uploads = snapshot.program.has_window and can_exist(snapshot, "residency.uploads_per_step")
     if steps is not None and len(steps) and has_uploads:
-        yield step_curve(snapshot, ("uploads", "count", "layers"), steps.end_ns, steps.uploads)
+        yield step_curve(snapshot, ("uploads", Role.COUNT, "layers"), steps.end_ns, steps.uploads)
 
 
 def step_curve(
-    snapshot: Snapshot, words: tuple[str, str, str], t_ns: Array, values: Array
+    snapshot: Snapshot, words: tuple[str, Role, str], t_ns: Array, values: Array
 ) -> Curve:
     """``words``: label, role and unit. Steps of warm-up may stand out over the top."""
     label, role, unit = words
@@ -135,34 +138,34 @@ def step_curve(
     )
 
 
-def draw_row(curve: Curve, span_ns: tuple[int, int], width: int) -> Line:
+def draw_row(curve: Curve, span_ns: tuple[int, int], width: int) -> StyledLine:
     """Label, a one-row chart, the latest value and the peak."""
     room = max(width - LABEL_WIDTH - VALUES_WIDTH, 4)
     tops = columns(curve.t_ns, curve.values, span_ns, room)
     return (
-        (f"{curve.label:<{LABEL_WIDTH}.{LABEL_WIDTH}}", "dim"),
+        (f"{curve.label:<{LABEL_WIDTH}.{LABEL_WIDTH}}", Role.DIM),
         (area(tops, curve.ceiling, 1)[0], curve.role),
-        (f"{curve.latest:>11}", "text"),
-        ("  peak ", "dim"),
-        (f"{curve.peak:>11}", "text"),
+        (f"{curve.latest:>11}", Role.TEXT),
+        ("  peak ", Role.DIM),
+        (f"{curve.peak:>11}", Role.TEXT),
     )
 
 
 def draw_charts(
     curves: list[Curve], span_ns: tuple[int, int], width: int, height: int
-) -> list[Line]:
+) -> list[StyledLine]:
     """As many curves as fit into ``height`` rows with ``CHART_ROWS`` each, a head among them."""
     count = max(min(len(curves), height // CHART_ROWS), 1)
     rows = min(max(height // count - 1, 1), MAX_CHART_HEIGHT)
-    lines: list[Line] = []
+    lines: list[StyledLine] = []
     for curve in pick(curves, count):
-        values: Line = (
-            ("now ", "dim"),
-            (curve.latest, "text"),
-            ("  peak ", "dim"),
-            (curve.peak, "text"),
+        values: StyledLine = (
+            ("now ", Role.DIM),
+            (curve.latest, Role.TEXT),
+            ("  peak ", Role.DIM),
+            (curve.peak, Role.TEXT),
         )
-        lines.append(spread(((curve.label, "text"),), values, width))
+        lines.append(spread(((curve.label, Role.TEXT),), values, width))
         tops = columns(curve.t_ns, curve.values, span_ns, width)
         lines += [((row, curve.role),) for row in area(tops, curve.ceiling, rows)]
     return lines[:height]

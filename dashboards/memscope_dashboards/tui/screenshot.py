@@ -1,4 +1,4 @@
-"""A picture of the live view: `python -m memscope_dashboards.tui.picture RECORDING OUT.svg`."""
+"""A picture of the live view: `python -m memscope_dashboards.tui.screenshot RECORDING OUT.svg`."""
 
 from __future__ import annotations
 
