@@ -1,4 +1,4 @@
-"""Area charts in block characters: values over time, a column a cell. Knows nothing of Textual."""
+"""Area charts and bars in block characters. Independent of Textual."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EIGHTHS = " ▁▂▃▄▅▆▇█"
 def columns(t_ns: Array, values: Array, span_ns: tuple[int, int], width: int) -> Array:
     """The largest of ``values`` in each of ``width`` equal stretches of ``span_ns``.
 
-    A stretch without a value shows the one before it; NaN before the first value.
+    A stretch without a value repeats the previous one. Stretches before the first value are NaN.
     """
     tops = np.full(width, np.nan)
     if not len(values) or width < 1:

@@ -1,8 +1,8 @@
-"""Follows a recording while it grows. Knows nothing of Textual and never waits for the recorder.
+"""Follows a recording while it grows, without Textual and without waiting for the recorder.
 
-The file may not exist yet, may grow, end, go on in a next segment, or be replaced by a newer one.
-The feed reads whole messages only, folds them into a Timeline and hands out frozen snapshots; its
-memory stays flat.
+The file may not exist yet. It may grow, end, continue in another segment or be replaced. The feed
+reads only whole messages, adds them to a Timeline and returns frozen snapshots. Its memory use
+does not grow with the file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Snapshot:
 
 
 class Feed:
-    """One viewer's reading of the file at ``path``; any number may follow the same file."""
+    """Reads the file at ``path`` for one viewer. Several may follow the same file."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Feed:
         self._view: tuple[tuple[int, State], Snapshot] | None = None
 
     def poll(self) -> Snapshot:
-        """Read what is new, for about a fifth of a second at most."""
+        """Read new batches for at most about 0.2 s."""
         self._attach()
         if self._chain is not None and self._timeline is not None and self._is_readable:
             self._read(self._chain, self._timeline)
@@ -101,14 +101,14 @@ class Feed:
             self._chain = None
 
     def _attach(self) -> None:
-        """Open the file where none is open yet, or where another lies at its path now."""
+        """Open the file if none is open or if another one took its place."""
         if self._chain is not None and not self._chain.is_replaced:
             self._problem = None if self._is_readable else self._problem
             return
         try:
             chain = Chain(self.path, is_followed=True)
         except FileNotFoundError:
-            self._problem = f"{self.path} is empty so far."
+            self._problem = f"{self.path} is still empty."
         except MemscopeError as error:
             self._problem = str(error) if self.path.exists() else self._absence()
         else:
@@ -121,7 +121,7 @@ class Feed:
     def _absence(self) -> str:
         if self._chain is None:
             return f"{self.path} does not exist yet."
-        return f"{self.path} was removed; shown is what was in it."
+        return f"{self.path} was removed. The view shows what was in it."
 
     def _read(self, chain: Chain, timeline: Timeline) -> None:
         deadline = self._clock_ns() + BUDGET_NS

@@ -1,4 +1,4 @@
-"""Metrics of a snapshot as text: formatted in one way wherever they stand."""
+"""Metrics of a snapshot as text, formatted the same way everywhere."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from memscope_dashboards.tui.styled_line import Span
 
 
 def find_metric(snapshot: Snapshot, name: str) -> Metric | None:
-    """The metric ``name``; None where no summary has it."""
+    """The metric ``name``; None if there is no summary or it lacks the metric."""
     return snapshot.summary.metrics.get(name) if snapshot.summary is not None else None
 
 
 def metric_value(snapshot: Snapshot, name: str) -> float | None:
-    """Its value; None where it was not measured."""
+    """The value of the metric ``name``; None if it was not measured."""
     metric = find_metric(snapshot, name)
     return metric.value if metric is not None else None
 
 
 def metric_text(metric: Metric) -> str:
-    """Value and unit, or that there is none: never a zero."""
+    """Value and unit, or "not measured" or "not applicable"."""
     if metric.value is not None:
         return format_value(metric.value, metric.unit)
     return str(Outcome.NOT_MEASURED if metric.is_applicable else Outcome.NOT_APPLICABLE)
 
 
 def metric_span(snapshot: Snapshot, name: str, role: Role = Role.TEXT) -> Span:
-    """``metric_text`` of the metric ``name``, dim where it has no value."""
+    """``metric_text`` of the metric ``name``, dim if it has no value."""
     metric = find_metric(snapshot, name)
     if metric is None or metric.value is None:
         return (metric_text(metric) if metric is not None else str(Outcome.NOT_MEASURED), Role.DIM)
@@ -39,7 +39,7 @@ def metric_span(snapshot: Snapshot, name: str, role: Role = Role.TEXT) -> Span:
 def can_exist(snapshot: Snapshot, name: str) -> bool:
     """Whether the metric ``name`` has a value or could have one.
 
-    Of a window nothing is ruled out before a step has ended.
+    Before the first step has ended, any metric of a residency window may still get a value.
     """
     metric = find_metric(snapshot, name)
     has_steps = snapshot.steps is not None and len(snapshot.steps) > 0
@@ -48,5 +48,5 @@ def can_exist(snapshot: Snapshot, name: str) -> bool:
 
 
 def has_device(snapshot: Snapshot) -> bool:
-    """Whether anything is known of a device so far."""
+    """Whether anything is known about a device yet."""
     return snapshot.summary is not None and bool(snapshot.summary.ledgers)

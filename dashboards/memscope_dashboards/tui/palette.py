@@ -1,4 +1,4 @@
-"""How each role looks. Meaning never rests on colour alone: glyphs and words carry it too."""
+"""Roles of text and their looks. Glyphs and words always say what a colour says."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Follows the processes of a run while they come and go. Knows nothing of Textual.
+"""Follows the processes of a run while they start and end, without Textual.
 
-A feed for each file; the one that is shown is polled each time, the others in turn.
+Each file has a feed. The shown process is polled every time, the others in turn.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ LOOK_SHARE = 0.02  # of the time, at most, goes into looking
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """The process that is shown, and its run. ``run`` is None until a header was read.
+    """The shown process and its run. ``run`` is None until a header was read.
 
-    ``shown`` is its place among the run's processes; None where it has no header yet.
+    ``shown`` is its index among the run's processes, or None if it has no header yet.
     """
 
     snapshot: Snapshot
@@ -34,7 +34,7 @@ class RunSnapshot:
 
 
 class RunFeed:
-    """One viewer's reading of the run that ``argument`` names: a file, a folder or a glob."""
+    """Reads the run at ``argument`` (a file, a folder or a glob) for one viewer."""
 
     def __init__(self, argument: Path, *, warmup_steps: int | None = None) -> None:
         self._argument = argument
@@ -51,11 +51,11 @@ class RunFeed:
         self._turn = 0
 
     def move(self, count: int) -> None:
-        """Show the process ``count`` places further on, from the next poll on."""
+        """Show the process ``count`` places further on. Takes effect at the next poll."""
         self._moves += count
 
     def poll(self) -> RunSnapshot:
-        """Read what is new of the shown process and of one other."""
+        """Read new batches of the shown process and of one other."""
         if time.monotonic() >= self._look_at:
             self._look()
         if not self._feeds:
@@ -86,7 +86,7 @@ class RunFeed:
             feed.close()
 
     def _look(self) -> None:
-        """Which files belong to the run now."""
+        """Find the files that belong to the run now."""
         start = time.monotonic()
         try:
             self._files, self._problem = find_run(self._argument), None
@@ -102,7 +102,7 @@ class RunFeed:
         self._look_at = start + took + max(LOOK_S, took / LOOK_SHARE)
 
     def _within(self, snapshot: Snapshot) -> Snapshot:
-        """Partial where a file of the run cannot be read."""
+        """Mark the snapshot partial if a file of the run cannot be read."""
         summary = snapshot.summary
         if summary is None or not self._files.left_out:
             return snapshot
@@ -112,7 +112,7 @@ class RunFeed:
         return Feed(path, warmup_steps=self._warmup_steps)
 
     def _choose(self) -> None:
-        """As asked for, else the holder; of those that hold alike the one that was it first."""
+        """Show the process the user chose, else the one with the most memory."""
         paths = list(self._feeds)
         if self._shown not in paths:
             self._shown, self._is_told, self._is_settled = paths[0], False, False
@@ -131,7 +131,7 @@ class RunFeed:
         return any(snapshot.is_catching_up for snapshot in self._newest.values())
 
     def _run(self) -> RunSummary | None:
-        """The run as far as it was read; None where no header was."""
+        """The run as read so far; None if no header was read."""
         parts = [
             (str(path), summary)
             for path in self._feeds

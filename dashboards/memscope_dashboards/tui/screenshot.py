@@ -1,4 +1,4 @@
-"""A picture of the live view: `python -m memscope_dashboards.tui.screenshot RECORDING OUT.svg`."""
+"""Draw the live view: `python -m memscope_dashboards.tui.screenshot RECORDING OUT.svg`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Lines of spans: what a widget shows, before any of it is drawn. Knows nothing of Textual.
+"""Lines of spans: what a widget shows before it is drawn. Independent of Textual.
 
-A span is text and a role; ``palette`` gives each role its look. Text in a span is never markup.
+A span is text and a role. ``palette`` gives each role its look. Text in a span is never markup.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def length(line: StyledLine) -> int:
 
 
 def fit(line: StyledLine, width: int) -> StyledLine:
-    """``line`` cut to ``width`` cells, with an ellipsis where something was cut off."""
+    """``line`` cut to ``width`` cells, with an ellipsis if something was cut off."""
     if length(line) <= width:
         return line
     kept: list[Span] = []
@@ -48,7 +48,7 @@ def pad(line: StyledLine, width: int) -> StyledLine:
 def spread(
     left: StyledLine, right: StyledLine, width: int, fill: Span = (" ", Role.PLAIN)
 ) -> StyledLine:
-    """``left`` and ``right`` at the two ends of ``width`` cells; ``left`` gives way."""
+    """``left`` and ``right`` at the two ends of ``width`` cells. ``left`` is cut first."""
     right = fit(right, width)
     left = fit(left, max(width - length(right) - 1, 0))
     gap = max(width - length(left) - length(right), 0)

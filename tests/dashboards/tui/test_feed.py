@@ -55,7 +55,7 @@ def test_waits_for_a_file_that_appears_later(path: Path) -> None:
 
 def test_waits_while_the_file_is_empty(path: Path) -> None:
     path.touch()
-    assert Feed(path).poll().problem == f"{path} is empty so far."
+    assert Feed(path).poll().problem == f"{path} is still empty."
 
 
 def test_every_batch_gives_the_summary_at_that_batch(path: Path) -> None:
@@ -128,7 +128,7 @@ def test_keeps_what_it_read_where_the_file_is_removed(path: Path) -> None:
     path.unlink()
     after = feed.poll()
     assert batches(after) == 5
-    assert after.problem == f"{path} was removed; shown is what was in it."
+    assert after.problem == f"{path} was removed. The view shows what was in it."
 
 
 def test_says_so_where_something_else_takes_its_place(path: Path) -> None:

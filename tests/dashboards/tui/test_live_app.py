@@ -83,7 +83,7 @@ async def test_one_event_shows_no_zero_for_what_was_not_measured(
         text = screen_text(pilot)
         assert "no step has ended" in text
         assert "not measured" in text
-        assert "no layer has been seen yet" in text
+        assert "no layer has run yet" in text
         assert " 0 B" not in text
 
 

@@ -120,7 +120,7 @@ async def test_seconds_are_no_steps(tmp_path: Path, size: tuple[int, int]) -> No
         text = screen_text(pilot)
         assert "the program shows none" in text
         assert "last step" not in text
-        assert "ms a step" not in text
+        assert "ms per step" not in text
 
 
 async def test_steps_of_the_program_alone_are_drawn(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ async def test_steps_of_the_program_alone_are_drawn(tmp_path: Path) -> None:
     file.append(rows)
     async with live(tmp_path / "run.mscope") as pilot:
         await until(pilot, lambda: shown_batch(pilot) == 1)
-        row = next(row for row in screen_text(pilot).splitlines() if "ms a step" in row)
+        row = next(row for row in screen_text(pilot).splitlines() if "ms per step" in row)
         assert row.split()[-5:] == ["5.00", "ms", "peak", "5.00", "ms"]
 
 

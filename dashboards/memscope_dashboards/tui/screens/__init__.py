@@ -1,1 +1,1 @@
-"""What fills the terminal: the live view, all metrics, help."""
+"""The screens: the live view, the memory, all metrics, help."""

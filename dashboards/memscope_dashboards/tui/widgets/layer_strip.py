@@ -1,4 +1,4 @@
-"""Where each layer's weights are now: a cell a layer."""
+"""Where each layer's weights are: one cell per layer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LayerStrip(LinesWidget):
         """See the class."""
         states = snapshot.layers.states
         if not states:
-            nothing = "no layer has been seen yet"
+            nothing = "no layer has run yet"
             return [rule("Layers", (), width), ((nothing, Role.DIM),)]
         lines = [rule(title(snapshot.layers), legend(snapshot.layers), width)]
         cell = next((size for size in CELL_WIDTHS if size * len(states) <= width), 1)
@@ -39,12 +39,12 @@ class LayerStrip(LinesWidget):
 
 
 def title(layers: LayerStates) -> str:
-    """Of which moment the states are: once a step has ended, its end, as the metrics are."""
+    """The moment shown: the end of the last step, or now before the first one."""
     return "Layers now" if layers.step is None else f"Layers, step {layers.step:,}"
 
 
 def legend(layers: LayerStates) -> StyledLine:
-    """Each glyph, its word, and how many layers are so."""
+    """Each glyph, its meaning and the number of layers."""
     spans: list[Span] = []
     for state in ("resident", "in flight", Role.EVICTED):
         glyph, role = GLYPHS[state]

@@ -1,4 +1,4 @@
-"""The ledger: every line of it that has bytes, with its share of the device."""
+"""The ledger: where the memory of each device is, in bytes and as a share."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ FEW_DEVICES = 2  # of a run on many, where there is little room
 
 
 class LedgerWidget(LinesWidget):
-    """As `memscope summary` has it: the lines, then what is partial or cannot be measured.
+    """The lines of `memscope summary`, then what is partial or could not be measured.
 
-    ``most_rows``: the largest lines alone, without reasons; 0 shows all of them.
+    ``most_rows``: show only that many lines, the largest, without reasons; 0 shows all.
     """
 
     most_rows = 0
@@ -34,7 +34,7 @@ class LedgerWidget(LinesWidget):
         """See the class."""
         ledgers = snapshot.summary.ledgers if snapshot.summary is not None else ()
         if not ledgers:
-            nothing = "nothing is known of a device yet: no reading of torch's counters or of NVML"
+            nothing = "nothing is known about a device yet: no readings from torch or NVML"
             return [rule("Ledger", (), width), *paragraph(nothing, Role.DIM, width)]
         lines: list[StyledLine] = []
         shown = ledgers[:FEW_DEVICES] if self.most_rows else ledgers
@@ -53,7 +53,7 @@ def hidden(devices: int) -> list[StyledLine]:
 
 
 def heading(ledger: Ledger, width: int) -> StyledLine:
-    """Which device, by whose word, and when."""
+    """The device, the source of its numbers, and their time."""
     index = f" {ledger.device}" if ledger.device >= 0 else ""
     when = ((f"by {ledger.source}, at {ledger.at_ns / 1e9:.1f} s", Role.DIM),)
     return rule(clean(f"Device{index}, {ledger.name}", 60), when, width)
@@ -98,7 +98,7 @@ def entry_line(entry: LedgerLine, depth: int, whole: int, width: int) -> StyledL
 
 
 def reasons(ledger: Ledger, width: int) -> Iterator[StyledLine]:
-    """What is short of it, under the reason that lines share."""
+    """Lines that are partial or missing, grouped by their reason."""
     found: dict[tuple[Coverage, str], list[str]] = {}
     for coverage, short in ledger.coverage.items():
         for entry in short if coverage != Coverage.MEASURED else ():

@@ -1,4 +1,4 @@
-"""The base of every widget: lines in, drawn one by one, and only where they changed."""
+"""The base of every widget: it draws lines of text, and redraws only lines that changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memscope_dashboards.tui.styled_line import StyledLine, pad
 
 
 class LinesWidget(Widget):
-    """Shows the lines that ``compose_lines`` makes of the newest snapshot."""
+    """Shows the lines that ``compose_lines`` returns for the newest snapshot."""
 
     DEFAULT_CSS = "LinesWidget { height: auto; }"
 
@@ -24,11 +24,11 @@ class LinesWidget(Widget):
         self.lines: list[StyledLine] = []
 
     def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[StyledLine]:
-        """The lines to show in ``width`` cells; ``height`` is the room there is, if it is fixed."""
+        """The lines to show in ``width`` cells; ``height``: rows available, 0 if not fixed."""
         raise NotImplementedError
 
     def show(self, snapshot: Snapshot) -> None:
-        """Take a newer snapshot; nothing is drawn where no line changes."""
+        """Take a newer snapshot and redraw the lines that changed."""
         self.snapshot = snapshot
         self._update(self.size)
 

@@ -1,4 +1,4 @@
-"""The top of the screen: file, state, batch number, age; what runs where; and what is wrong."""
+"""The top of the screen: file, state, batch number and age; program and device; alarms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIDE_FROM = 110
 
 
 class Masthead(LinesWidget):
-    """Two lines always, and a loud one for each thing that makes the metrics less than whole."""
+    """Two lines, and one more for each problem that the viewer must not miss."""
 
     is_paused = False
 
@@ -77,7 +77,7 @@ def state_span(snapshot: Snapshot) -> Span:
 
 
 def age_line(snapshot: Snapshot, *, is_short: bool) -> StyledLine:
-    """How old the newest event is; loud where a running program has gone quiet."""
+    """Age of the newest event, highlighted if a running program records nothing."""
     if snapshot.age_s is None:
         return (("no event yet", Role.DIM),)
     assert snapshot.summary is not None
@@ -95,7 +95,7 @@ def format_age(age_s: float) -> str:
 
 
 def settings_line(facts: object, *, is_short: bool) -> StyledLine:
-    """Model, policy, keep, allocator, unit and prefetch, as far as the recording has them."""
+    """Model, policy, keep, allocator, unit and prefetch, if recorded."""
     policy, keep = (fact_text(facts, Fact.POLICY, field) for field in ("policy", "keep"))
     prefetch = fact(facts, Fact.POLICY, "prefetch")
     parts = (
@@ -121,14 +121,14 @@ def fact_text(facts: object, key: str, field: str, limit: int = 40) -> str:
 
 
 def command_line(words: Sequence[str]) -> StyledLine:
-    """What was run, where the recording has no settings."""
+    """The command, for a recording without settings."""
     return (
         (clean(" ".join(words), 120), Role.TEXT) if words else ("no settings recorded", Role.DIM),
     )
 
 
 def device_line(summary: Summary, *, is_short: bool) -> StyledLine:
-    """The devices by their kind: a host device is never called a GPU."""
+    """The devices by kind. A host device is never called a GPU."""
     if not summary.used_devices:
         return (("no GPU is recorded", Role.DIM),)
     first, name = summary.used_devices[0], clean(summary.device_name, 40)
@@ -147,25 +147,25 @@ def device_line(summary: Summary, *, is_short: bool) -> StyledLine:
 
 
 def limit_words(devices: Sequence[Device]) -> str:
-    """What may be used of a device; of each where they differ."""
+    """Usable bytes of the devices, one size if they are equal."""
     sizes = [device.usable_bytes for device in devices]
     words = dict.fromkeys(format_bytes(size) if size else "not known" for size in sizes)
     return " and ".join(words) + (" each" if len(sizes) > 1 and len(words) == 1 else "")
 
 
 def alarms(snapshot: Snapshot) -> list[Span]:
-    """What the viewer must not miss: each a sentence and its role."""
+    """Sentences that the viewer must not miss, with their roles."""
     found = []
     summary = snapshot.summary
     if snapshot.problem and summary is not None:
         found.append((clean(snapshot.problem, 240), Role.NOTICE))
     if summary is not None and summary.state.is_partial and not snapshot.is_catching_up:
-        found.append((f"PARTIAL, so metrics may miss events. {summary.state}", Role.ALARM))
+        found.append((f"PARTIAL: metrics may miss events. {summary.state}", Role.ALARM))
     return found + [(clean(sentence.text, 240), Role.ALARM) for sentence in pressing(snapshot)]
 
 
 def pressing(snapshot: Snapshot) -> tuple[Sentence, ...]:
-    """Sentences that stand at the top: alarms."""
+    """Sentences of the severity alarm."""
     if snapshot.summary is None:
         return ()
     sentences = snapshot.summary.sentences

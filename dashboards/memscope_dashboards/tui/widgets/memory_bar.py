@@ -1,4 +1,4 @@
-"""What the device's memory holds at the last step's end, against what may be used of it."""
+"""Device memory by kind at the end of the last step, against the device limit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_SHARE = 0.05
 
 
 class MemoryBar(LinesWidget):
-    """Resident, in flight, idle and the rest side by side; the bar is as long as the limit."""
+    """Resident, in flight, idle and other bytes side by side. A full bar is the limit."""
 
     def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[StyledLine]:
         """See the class."""
@@ -32,7 +32,7 @@ class MemoryBar(LinesWidget):
 
 
 def device_title(snapshot: Snapshot) -> str:
-    """What the bar stands for; "host" or "GPU", as the device said itself."""
+    """The device that the bar shows: "Host device", "GPU" or "Device"."""
     kind = snapshot.device.kind if snapshot.device else ""
     name = {"host": "Host device", "cuda": "GPU"}.get(kind, "Device")
     return f"{name}, up to the peak" if is_up_to_peak(snapshot) else name
@@ -99,5 +99,5 @@ def is_up_to_peak(snapshot: Snapshot) -> bool:
 
 
 def latest(snapshot: Snapshot, reading_name: str) -> int | None:
-    """The last reading of that name; None where there is none."""
+    """The last reading of that name in bytes; None if there is none."""
     return snapshot.program.latest_bytes.get(reading_name)

@@ -1,4 +1,4 @@
-"""Memory and steps over time: one row a line where there is little room, charts where there is."""
+"""Memory and steps over time: rows in a small terminal, charts in a large one."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ CHART_ROWS = 4
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One line to draw: times, values, what fills the chart, and the words beside it.
+    """One curve: times, values, the value that fills the chart, and the words beside it.
 
-    The lower its ``rank``, the later it gives way where there is little room.
+    Curves with a low ``rank`` are kept when space is short.
     """
 
     label: str
@@ -59,7 +59,7 @@ class Curve:
 
 
 class MemoryCurves(LinesWidget):
-    """Readings in bytes, then milliseconds and uploads of each step, over one time axis."""
+    """Readings in bytes, then duration and uploads of each step, on one time axis."""
 
     is_charted = False
     most_rows = 4
@@ -72,7 +72,7 @@ class MemoryCurves(LinesWidget):
         ]
         curves = [*memory_curves(snapshot), *step_curves(snapshot)]
         if not curves:
-            return [*lines, (("no reading yet", Role.DIM),)]
+            return [*lines, (("no readings yet", Role.DIM),)]
         span = (0, snapshot.last_ns)
         if self.is_charted and height > 0:
             return lines + draw_charts(curves, span, width, height - 1)
@@ -93,7 +93,7 @@ def memory_curves(snapshot: Snapshot) -> Iterator[Curve]:
 
 
 def memory_curve(found: ReadingSeries, end: float | None, *, is_fullest: bool) -> Curve:
-    """Device bytes stand against the limit; the fullest device gives way last."""
+    """The curve of one reading. Device memory is scaled to the limit."""
     name, readings = found.reading_name, found.series
     unknown = (clean(name.removesuffix("_bytes"), 24), Role.HOST, UNKNOWN_RANK)
     label, role, rank = READINGS.get(name, unknown)
@@ -110,11 +110,11 @@ def memory_curve(found: ReadingSeries, end: float | None, *, is_fullest: bool) -
 
 
 def step_curves(snapshot: Snapshot) -> Iterator[Curve]:
-    """Duration of each step of the program's own, and uploads, if any."""
+    """Duration of each of the program's own steps, and uploads if there is a window."""
     steps, own = snapshot.steps, snapshot.own_steps
     if own is not None and len(own):
         ms = np.maximum(own.duration_ns, 0) / 1e6
-        yield step_curve(snapshot, ("ms a step", Role.TIME, "ms"), own.end_ns, ms)
+        yield step_curve(snapshot, ("ms per step", Role.TIME, "ms"), own.end_ns, ms)
     has_uploads = snapshot.program.has_window and can_exist(snapshot, "residency.uploads_per_step")
     if steps is not None and len(steps) and has_uploads:
         yield step_curve(snapshot, ("uploads", Role.COUNT, "layers"), steps.end_ns, steps.uploads)
@@ -154,7 +154,7 @@ def draw_row(curve: Curve, span_ns: tuple[int, int], width: int) -> StyledLine:
 def draw_charts(
     curves: list[Curve], span_ns: tuple[int, int], width: int, height: int
 ) -> list[StyledLine]:
-    """As many curves as fit into ``height`` rows with ``CHART_ROWS`` each, a head among them."""
+    """As many curves as fit into ``height`` rows, each with a heading."""
     count = max(min(len(curves), height // CHART_ROWS), 1)
     rows = min(max(height // count - 1, 1), MAX_CHART_HEIGHT)
     lines: list[StyledLine] = []
@@ -172,7 +172,7 @@ def draw_charts(
 
 
 def pick(curves: list[Curve], count: int) -> list[Curve]:
-    """``count`` of them: those that say most, in their order."""
+    """The ``count`` most important curves, in their order."""
     ranked = sorted(curves, key=lambda curve: curve.rank)
     chosen = {id(curve) for curve in ranked[:count]}
     return [curve for curve in curves if id(curve) in chosen]

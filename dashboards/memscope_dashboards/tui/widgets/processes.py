@@ -1,4 +1,4 @@
-"""The processes of a run in a line: what each holds, and which one is shown."""
+"""The processes of a run in one line: memory of each, and which one is shown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDE_FROM = 110
 
 
 class Processes(LinesWidget):
-    """Nothing where there is one process; else a cell each, and in a wide terminal who holds."""
+    """A cell per process; empty for one process. A wide terminal also says who holds most."""
 
     found: RunSnapshot | None = None
 
@@ -30,11 +30,11 @@ class Processes(LinesWidget):
 
 
 def process_line(run: RunSummary, shown: int, width: int) -> StyledLine:
-    """As many processes as fit, the shown one among them, and how far apart they began."""
+    """As many processes as fit, including the shown one, and its start time."""
     offset = f"{run.processes[shown].offset_s:+.1f} s"
     right: StyledLine = (
         (f"{shown + 1} of {len(run.processes)}", Role.STRONG),
-        (f", begun {offset}  ", Role.DIM),
+        (f", started {offset}  ", Role.DIM),
         ("[ ]", Role.KEY),
     )
     room = width - length(right) - 2
@@ -47,7 +47,7 @@ def process_line(run: RunSummary, shown: int, width: int) -> StyledLine:
 
 
 def process_cell(process: Process, is_shown: bool) -> StyledLine:
-    """Its number, its rank, and the most that it held on devices."""
+    """Process id, rank and peak device memory."""
     name = f"{process.pid}" if process.rank is None else f"{process.pid}·r{process.rank}"
     device = process.summary.device
     held = "no GPU" if device is None or device.is_host else process.device_words

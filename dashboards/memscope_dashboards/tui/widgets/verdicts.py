@@ -1,4 +1,4 @@
-"""Verdicts on limits, the pressing ones first, with what to do about them."""
+"""Verdicts on limits, problems first, with advice."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ NOTE_LOOKS = {
 
 
 class Verdicts(LinesWidget):
-    """As many verdicts as fit: what is judged before what is not.
+    """As many verdicts as fit, judged ones first.
 
-    Of default limits on a device, where none is recorded, one line says how many there are.
+    If no device was recorded, one line counts the default limits that need one.
     """
 
     with_reasons: tuple[Outcome, ...] = PRESSING
@@ -64,7 +64,7 @@ class Verdicts(LinesWidget):
 
 
 def tally(verdicts: list[Verdict]) -> StyledLine:
-    """How many verdicts of each sort."""
+    """The number of verdicts for each outcome."""
     spans: list[Span] = []
     for outcome, (glyph, role) in LOOKS.items():
         count = sum(verdict.verdict is outcome for verdict in verdicts)
@@ -78,7 +78,7 @@ def tally(verdicts: list[Verdict]) -> StyledLine:
 
 
 def verdict_line(verdict: Verdict, width: int) -> StyledLine:
-    """Verdict, limit and actual."""
+    """Outcome, limit and measured value."""
     glyph, role = LOOKS[verdict.verdict]
     if verdict.value is None:
         left: StyledLine = ((f"{glyph} {clean(verdict.limit, 120)}", Role.DIM),)
@@ -88,7 +88,7 @@ def verdict_line(verdict: Verdict, width: int) -> StyledLine:
 
 
 def reasons(verdict: Verdict, width: int) -> list[StyledLine]:
-    """Why it is so and what to do about it."""
+    """The reason and the advice."""
     return [
         line
         for text in (verdict.reason, verdict.advice)

@@ -1,4 +1,4 @@
-"""What stands there before there is a recording."""
+"""Shown while there is no recording yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memscope_dashboards.tui.widgets.lines_widget import LinesWidget
 
 
 class Waiting(LinesWidget):
-    """Says what is missing and how to make it."""
+    """Says what is missing and how to record it."""
 
     DEFAULT_CSS = "Waiting { padding: 2 4; }"
 
@@ -18,8 +18,8 @@ class Waiting(LinesWidget):
         """See the class."""
         if snapshot.summary is not None:
             return []
-        problem = clean(snapshot.problem or "Nothing is read yet.", 400)
-        hint = "This view starts by itself as soon as a program records there, for example"
+        problem = clean(snapshot.problem or "Nothing has been read yet.", 400)
+        hint = "The view starts by itself when a program records to this path, for example:"
         command = f"memscope run -o {snapshot.path} -- python train.py"
         return [
             *paragraph(problem, Role.STRONG, width),
