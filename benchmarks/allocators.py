@@ -30,15 +30,19 @@ from memscope.units import format_bytes
 from memscope_runners.bench.decoding import Run, metric_values, run_decoder, run_recorded
 from memscope_runners.bench.machine import describe_machine, measure_link
 from memscope_runners.checkpoint.fetch import open_model
-from memscope_runners.memory.allocators import ALLOCATORS, make_allocator
+from memscope_runners.memory.allocators import ALLOCATORS, AllocatorName, make_allocator
 from memscope_runners.memory.choice import make_device
 from memscope_runners.memory.device import Buffer, Device
 from memscope_runners.memory.host_slabs import open_host_slabs
+from memscope_runners.memory.parts import Unit
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 
-UNITS = ("slab", "entry")
-CALLS = {"naive": "malloc", "async": "malloc_async", "torch": "malloc_torch"}
+CALLS = {
+    AllocatorName.NAIVE: "malloc",
+    AllocatorName.ASYNC: "malloc_async",
+    AllocatorName.TORCH: "malloc_torch",
+}
 CALL_REPEATS = 15
 BUSY_BYTES = 1 << 30
 BUSY_PASSES = 12
@@ -164,7 +168,7 @@ def measure_decoding(
     settings = [
         replace(base, allocator=name, unit=unit, prefetch=prefetch)
         for prefetch in (False, True)
-        for unit in UNITS
+        for unit in Unit
         for name in ALLOCATORS[device.kind]
     ]
     names = ("driver.calls_per_step", "pool.hit_rate", "pool.idle_bytes")
@@ -255,10 +259,10 @@ def measure_geometries(checkpoint: CheckpointSource, device: Device) -> Iterator
     """Each step takes and gives back a model's buffers, of one of three sizes in turn."""
     layers, entries = checkpoint.config.layers, len(checkpoint.layer_layout.entries)
     for name in ALLOCATORS[device.kind]:
-        if name == "static":  # plans for what is known before
+        if name == AllocatorName.STATIC:  # plans for what is known before
             continue
-        for unit, count in (("slab", layers), ("entry", layers * entries)):
-            size = checkpoint.layer_layout.bytes // (1 if unit == "slab" else entries)
+        for unit, count in ((Unit.SLAB, layers), (Unit.ENTRY, layers * entries)):
+            size = checkpoint.layer_layout.bytes // (1 if unit == Unit.SLAB else entries)
             sizes = [size * share // 4 for share in (2, 3, 4)]
             yield _alternate(name, unit, device, sizes, count)
 

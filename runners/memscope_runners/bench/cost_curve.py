@@ -18,8 +18,8 @@ from memscope_runners.memory.policies import make_policy
 from memscope_runners.q8.weights import CheckpointSource
 from memscope_runners.settings import Settings
 
-SEED_LAYERS = 28
-SEED_KEEPS = (27, 26, 20, 12, 4, 1)
+REFERENCE_LAYERS = 28
+PAST_KEEPS = (27, 26, 20, 12, 4, 1)
 PINNED_KEEPS = (26, 24, 20, 12, 8, 4, 2)  # 24, 8 and 2 have the peaks of past 12, 4 and 1
 OTHER_KEEPS = (27, 20, 12, 4)
 METRICS = (
@@ -108,7 +108,7 @@ def default_settings(layers: int) -> list[Settings]:
     settings = [Settings("off", prefetch=False)]
     for prefetch in (False, True):
         settings += [
-            Settings("past", keep, prefetch=prefetch) for keep in _keeps(SEED_KEEPS, layers)
+            Settings("past", keep, prefetch=prefetch) for keep in _keeps(PAST_KEEPS, layers)
         ]
     settings += [Settings("pinned", keep) for keep in _keeps(PINNED_KEEPS, layers)]
     for policy in ("symmetric", "lru"):
@@ -244,8 +244,8 @@ def measure_curve(
         device.close()
 
 
-def _keeps(of_seed: Sequence[int], layers: int) -> list[int]:
-    scaled = (min(max(round(keep * layers / SEED_LAYERS), 1), layers) for keep in of_seed)
+def _keeps(keeps: Sequence[int], layers: int) -> list[int]:
+    scaled = (min(max(round(keep * layers / REFERENCE_LAYERS), 1), layers) for keep in keeps)
     return list(dict.fromkeys(scaled))
 
 

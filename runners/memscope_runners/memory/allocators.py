@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from memscope.errors import MemscopeError
@@ -15,9 +16,20 @@ from memscope_runners.memory.weight_pool import WeightPool
 if TYPE_CHECKING:
     from memscope.recorder.recorder import Recorder
 
+
+class AllocatorName(StrEnum):
+    """Where a window's buffers come from."""
+
+    NAIVE = "naive"  # cudaMalloc and cudaFree for each layer
+    POOL = "pool"  # evicted buffers are reused
+    STATIC = "static"  # all buffers are allocated before the first layer
+    ASYNC = "async"  # cudaMallocAsync
+    TORCH = "torch"  # torch's caching allocator
+
+
 ALLOCATORS = {
-    "host": ("naive", "pool", "static"),
-    "cuda": ("naive", "pool", "static", "async", "torch"),
+    "host": (AllocatorName.NAIVE, AllocatorName.POOL, AllocatorName.STATIC),
+    "cuda": tuple(AllocatorName),
 }
 
 
@@ -72,13 +84,13 @@ def make_allocator(
     """
     check_allocator(name, device.kind)
     driver = Driver(device, "weight_pool", recorder)
-    if name == "pool":
+    if name == AllocatorName.POOL:
         return WeightPool(driver)
-    if name == "static":
+    if name == AllocatorName.STATIC:
         return StaticPool(driver, planned)
-    if isinstance(device, CudaDevice) and name == "async":
+    if isinstance(device, CudaDevice) and name == AllocatorName.ASYNC:
         driver = Driver(device, "weight_pool", recorder, device.malloc_async)
-    if isinstance(device, CudaDevice) and name == "torch":
+    if isinstance(device, CudaDevice) and name == AllocatorName.TORCH:
         # Torch's own calls stand in its counters; ours only ask it.
         driver = Driver(device, "weight_pool", None, device.malloc_torch)
     return CallAllocator(name, driver)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import torch
 
@@ -10,7 +11,12 @@ from memscope.errors import MemscopeError
 from memscope_runners.memory.static_pool import Planned
 from memscope_runners.q8.slab import Entry, Q8Weight, SlabLayout
 
-UNITS = ("slab", "entry")
+
+class Unit(StrEnum):
+    """What one upload carries."""
+
+    SLAB = "slab"  # all quantized weights of a layer
+    ENTRY = "entry"  # one of them: q, k, v, o, gate, up or down
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,7 @@ class Part:
 
     @classmethod
     def of_slab(cls, layout: SlabLayout) -> Part:
-        return cls("slab", f"slab of {layout.bytes}", layout.entries, 0, layout.bytes)
+        return cls(Unit.SLAB.value, f"slab of {layout.bytes}", layout.entries, 0, layout.bytes)
 
     @classmethod
     def of_entry(cls, entry: Entry) -> Part:
@@ -53,8 +59,8 @@ def planned_buffers(layer_parts: tuple[Part, ...], layers: int, head: Part) -> t
 
 def split_layout(layout: SlabLayout, unit: str) -> tuple[Part, ...]:
     """The parts of a slab in the order of their upload. Raises MemscopeError."""
-    if unit == "slab":
+    if unit == Unit.SLAB:
         return (Part.of_slab(layout),)
-    if unit == "entry":
+    if unit == Unit.ENTRY:
         return tuple(Part.of_entry(entry) for entry in layout.entries)
-    raise MemscopeError(f"There is no unit {unit!r}.", f"Use one of {', '.join(UNITS)}.")
+    raise MemscopeError(f"There is no unit {unit!r}.", f"Use one of {', '.join(Unit)}.")

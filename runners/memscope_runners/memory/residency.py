@@ -11,7 +11,7 @@ import torch
 from memscope.events import Kind
 from memscope_runners.memory.allocators import Allocator
 from memscope_runners.memory.device import Buffer, Device
-from memscope_runners.memory.parts import Part, split_layout
+from memscope_runners.memory.parts import Part, Unit, split_layout
 from memscope_runners.memory.policies import WindowPolicy
 from memscope_runners.memory.transfer import Timing, Transfer
 from memscope_runners.q8.slab import Q8Weight, SlabLayout
@@ -75,7 +75,7 @@ class Residency:
         allocator: Allocator,
         policy: WindowPolicy,
         *,
-        unit: str = "slab",
+        unit: str = Unit.SLAB,
         prefetch: bool = False,
         poison: bool = False,
         recorder: Recorder | None = None,

@@ -37,7 +37,7 @@ def test_cost_curve_has_a_row_for_each_setting(capsys, tmp_path):
     assert "no link" in result["pinned_copy_reason"]
 
 
-def test_default_settings_are_the_seeds_seven_and_every_policy():
+def test_default_settings_cover_every_policy():
     settings = default_settings(28)
     without = [each.keep for each in settings if not each.prefetch]
     assert without == [None, 27, 26, 20, 12, 4, 1]
