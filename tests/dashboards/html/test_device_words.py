@@ -33,7 +33,7 @@ def test_every_absent_metric_has_its_reason_further_down(tmp_path: Path) -> None
 
 def test_with_a_gpu_each_limit_has_its_reason(tmp_path: Path) -> None:
     verdicts = section(page_of(record_program(tmp_path / "run.mscope")), "verdicts")
-    assert "No GPU is recorded" not in verdicts
+    assert "No GPU was recorded" not in verdicts
     assert "kv.peak_utilisation" in verdicts
 
 

@@ -64,7 +64,8 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("terminal")
 def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    assert "There is no folder" in refusal(str(tmp_path / "no" / "run.mscope")).problem
+    folder = tmp_path / "no"
+    assert "does not exist" in refusal(str(folder / "run.mscope")).problem
 
 
 @pytest.mark.usefixtures("terminal")

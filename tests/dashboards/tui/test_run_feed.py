@@ -206,7 +206,7 @@ async def test_a_gpu_that_was_not_read_is_not_called_none(server: Path) -> None:
 async def test_ledger_on_screen_is_that_of_the_summary(server: Path) -> None:
     async with live(server, (120, 40)) as pilot:
         await until(pilot, lambda: "▶300" in screen_text(pilot))
-        assert "Child 300 holds the memory" in screen_text(pilot)
+        assert "Child process 300 held the most" in screen_text(pilot)
         await pilot.press("m")
         await until(pilot, lambda: "not measurable" in screen_text(pilot))
         lines = screen_text(pilot).splitlines()

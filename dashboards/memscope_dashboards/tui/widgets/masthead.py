@@ -130,7 +130,7 @@ def command_line(words: Sequence[str]) -> StyledLine:
 def device_line(summary: Summary, *, is_short: bool) -> StyledLine:
     """The devices by kind. A host device is never called a GPU."""
     if not summary.used_devices:
-        return (("no GPU is recorded", Role.DIM),)
+        return (("no GPU was recorded", Role.DIM),)
     first, name = summary.used_devices[0], clean(summary.device_name, 40)
     kind, is_one = clean(first.kind, 16), len(summary.used_devices) == 1
     if is_short:
