@@ -58,6 +58,13 @@ def test_every_verb_stands_in_the_table() -> None:
     assert table_names(table) == list(VERBS)
 
 
+def test_every_key_of_the_live_view_is_listed() -> None:
+    from memscope_dashboards.tui.key_table import KEYS
+
+    table = page("cli").partition("| key |")[2].partition("\n\n")[0]
+    assert set(table_names(table)) == {key.glyph for key in KEYS}
+
+
 def test_every_metric_has_its_section() -> None:
     listed = re.findall(r"^### `(.*)`$", page("metrics"), flags=re.M)
     assert listed == [metric.name for metric in METRICS], "run: python docs/write_metrics.py"
