@@ -147,8 +147,8 @@ def _note(timeline: Timeline, steps: Steps) -> str:
     if len(steps) > len(timeline.measured_steps):
         words += f"The shaded {word}s are warm-up, which no metric counts. "
     if left := len(timeline.steps) - len(steps):
-        words += f"{left:,} steps before them came of other signs and are left out. "
+        words += f"{left:,} steps before the program's own are ignored. "
     if len(series) < series.readings:
-        bars = f"each bar is the highest of neighbouring {word}s"
+        bars = f"each bar is the highest of several {word}s"
         words += f"There are more {word}s than bars: {bars}."
     return words.strip()

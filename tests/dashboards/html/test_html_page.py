@@ -198,7 +198,7 @@ def test_long_run_stays_under_three_megabytes(tmp_path: Path) -> None:
     assert len(page.encode()) < 3_000_000
     (work,) = [chart for chart in chart_data(page) if chart["id"] == "plot-work"]
     assert len(decode(work["figure"]["data"][0]["x"])) <= 2048
-    assert "each bar is the highest of neighbouring steps" in text_of(page)
+    assert "each bar is the highest of several steps" in text_of(page)
 
 
 def decode(array: Any) -> list[float]:

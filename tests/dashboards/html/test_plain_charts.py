@@ -132,7 +132,7 @@ def test_steps_of_the_program_are_drawn_without_the_seconds_before(tmp_path: Pat
     assert durations.figure.data[0].y.tolist() == [1] * 4
     (shaded,) = durations.figure.layout.shapes
     assert (shaded.x0, shaded.x1) == (-0.5, 0.5)
-    assert "3 steps before them came of other signs and are left out." in durations.note
+    assert "3 steps before the program's own are ignored." in durations.note
 
 
 def test_driver_calls_of_a_program_without_steps_are_drawn_by_the_second(tmp_path: Path) -> None:
