@@ -1,4 +1,4 @@
-"""What fits a device, worked out before anything runs. Sizes in bytes."""
+"""Work out what fits on a device before anything runs. Sizes are in bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POLICIES = ("off", "past", "symmetric", "lru", "pinned")
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a model asks of a device: a slab for each layer held, and what is always there."""
+    """Memory that a model needs: a slab for each layer on the device, and what is always there."""
 
     layers: int
     slab_bytes: int
@@ -28,7 +28,7 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A policy with its keep (None under "off") and whether a layer is uploaded ahead."""
+    """A residency policy, its keep (None for "off"), and whether the next layer is prefetched."""
 
     policy: str
     keep: int | None = None
@@ -36,7 +36,7 @@ class Window:
 
     @property
     def options(self) -> str:
-        """As it is written on the command line."""
+        """The command-line options that set this window."""
         keep = "" if self.keep is None else f" --keep {self.keep}"
         return f"--policy {self.policy}{keep}"
 
@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def weights_bytes(self) -> int:
-        """The slabs at the peak and lm_head."""
+        """Bytes of the slabs at the peak and of lm_head."""
         return self.peak_layers * self.needs.slab_bytes + self.needs.head_bytes
 
     @property
@@ -80,10 +80,10 @@ class Plan:
 
 
 def peak_layers(window: Window, layers: int) -> int:
-    """The most slabs on the device at once, the one in flight among them.
+    """The most slabs on the device at once, including the one in flight.
 
-    `past` holds the end of one sweep and the start of the next: 2 keep. `pinned` uploads ahead
-    inside its ring.
+    `past` holds the end of one sweep and the start of the next, so 2 × keep. `pinned` uploads
+    ahead within its ring.
     """
     if window.policy == "off" or window.keep is None:
         return layers
@@ -94,7 +94,7 @@ def peak_layers(window: Window, layers: int) -> int:
 
 
 def fitting_keep(plan: Plan) -> int | None:
-    """The largest keep with which the plan's policy fits; None where none does, or under "off"."""
+    """The largest keep that fits under the plan's policy; None if none does, or for "off"."""
     if plan.window.policy == "off":
         return None
     keeps = range(plan.needs.layers, 0, -1)
@@ -102,18 +102,18 @@ def fitting_keep(plan: Plan) -> int | None:
 
 
 def with_keep(plan: Plan, keep: int) -> Plan:
-    """The same plan with another window."""
+    """The same plan with another keep."""
     return replace(plan, window=replace(plan.window, keep=keep))
 
 
 def with_policy(plan: Plan, policy: str) -> Plan:
-    """The same plan under another policy, its keep as small as can be."""
+    """The same plan with another policy and the smallest keep."""
     keep = None if policy == "off" else 1
     return replace(plan, window=replace(plan.window, policy=policy, keep=keep))
 
 
 def advice(plan: Plan) -> str:
-    """One sentence: what fits instead of a plan that does not."""
+    """One sentence that says which window fits."""
     limit = format_bytes(plan.limit_bytes)
     if plan.is_fitting:
         needed = format_bytes(plan.needed_bytes)

@@ -1,1 +1,1 @@
-"""The ledger: every byte of a device, in the line of who took it."""
+"""The ledger: every byte of a device, and who holds it."""

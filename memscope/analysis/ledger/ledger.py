@@ -1,7 +1,7 @@
-"""The ledger: who holds every byte of a device, at one moment.
+"""The ledger: who holds every byte of a device at one moment.
 
-The parts of a line always add up to it, because what is left over is a line too. A line that could
-not be measured has a reason instead of bytes.
+The parts of a line always add up to the line, because the remainder is a line too. A line that
+could not be measured has a reason instead of bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _UNTOLD = LedgerLine("untold", "", None)  # for lines whose parts add up by them
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """One device. ``source``: where its total comes from. ``at_ns``: time of the last event."""
+    """The ledger of one device at ``at_ns``, the last event. ``source``: who reported its total."""
 
     device: int
     name: str
@@ -43,7 +43,7 @@ class Ledger:
 
     @property
     def coverage(self) -> dict[Coverage, tuple[LedgerLine, ...]]:
-        """Coverage → the lines that have it, without lines that are only what is left over."""
+        """Coverage → its lines, without lines that are only a remainder."""
         found: dict[Coverage, list[LedgerLine]] = {}
         for _, line in self.lines:
             if not line.is_rest:
@@ -51,11 +51,11 @@ class Ledger:
         return {coverage: tuple(lines) for coverage, lines in found.items()}
 
     def find(self, key: str) -> LedgerLine | None:
-        """The line of a key."""
+        """The line with this key; None if there is none."""
         return next((line for _, line in self.lines if line.key == key), None)
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` has it."""
+        """The ledger as ``--json`` prints it."""
         return {
             "device": self.device,
             "name": self.name,
@@ -116,7 +116,7 @@ def _gpu_ledger(timeline: Timeline, device: int) -> Ledger:
 
 
 def _without_nvml(facts: _Facts) -> LedgerLine:
-    """The ledger without NVML: what else is on the GPU is known only from ``mem_get_info``."""
+    """The ledger without NVML: only ``mem_get_info`` tells what else is on the GPU."""
     reason = facts.absence("used")
     size, free = facts.bytes("mem_get_info.total_bytes"), facts.bytes("mem_get_info.free_bytes")
     if size is not None and free is not None:
@@ -137,8 +137,8 @@ def _without_nvml(facts: _Facts) -> LedgerLine:
 
 
 def _by_runtime(facts: _Facts, total: int, free: int) -> LedgerLine:
-    """The CUDA runtime's total leaves out what the driver keeps for itself."""
-    words = f"not known from NVML: {facts.absence('used')}; not in the total of mem_get_info"
+    """The ledger from the CUDA runtime, whose total leaves out what the driver reserves."""
+    words = f"NVML did not report it: {facts.absence('used')}; mem_get_info leaves it out"
     coverage, old = facts.age("mem_get_info.free_bytes")
     parts = (
         LedgerLine("free", "free", free, coverage, old),
@@ -149,7 +149,7 @@ def _by_runtime(facts: _Facts, total: int, free: int) -> LedgerLine:
 
 
 def _used_line(facts: _Facts, used: LedgerLine) -> LedgerLine:
-    """Divided by process if the driver reports that, else into torch and all else."""
+    """Used memory by process if the driver reports that, else torch and everything else."""
     process = facts.bytes("nvml.process_bytes")
     if process is None:
         why = facts.absence("process")
@@ -173,7 +173,7 @@ def _used_line(facts: _Facts, used: LedgerLine) -> LedgerLine:
 def _process_line(facts: _Facts, process: LedgerLine) -> LedgerLine:
     outside = tuple(outside_lines(facts.timeline, facts.device, facts.raw_bytes))
     unknown = [line.words for line in outside if line.bytes is None]
-    reason = f"what is in no other line: {', '.join((*unknown, 'stacks of kernels, rounding'))}"
+    reason = f"everything else: {', '.join((*unknown, 'stacks of kernels, rounding'))}"
     rest = LedgerLine("unexplained", "unexplained", None, Coverage.PARTIAL, reason)
     return divide(process, (*facts.own_lines, *outside), rest)
 
@@ -198,7 +198,7 @@ def _other_processes(facts: _Facts) -> Iterator[LedgerLine]:
 
 
 def _raw_lines(timeline: Timeline, held: int) -> LedgerLine:
-    """Memory taken by the program's own driver calls, divided by use at the last step's end."""
+    """Memory of the program's own driver calls, by its use at the end of the last step."""
     steps = timeline.steps
     line = LedgerLine("raw", "driver calls by this program", held)
     columns = (
@@ -219,7 +219,7 @@ def _raw_lines(timeline: Timeline, held: int) -> LedgerLine:
 
 
 def _host_ledger(timeline: Timeline, device: Device) -> Ledger | None:
-    """The ledger of a host device: what it handed out, of its limit."""
+    """The ledger of a host device: the memory that it handed out, and what its limit leaves."""
     reading = timeline.latest("device.allocated_bytes")
     held = int(reading.value) if reading is not None else timeline.driver.bytes
     if device.usable_bytes is None or (reading is None and not timeline.driver.calls):
@@ -231,7 +231,7 @@ def _host_ledger(timeline: Timeline, device: Device) -> Ledger | None:
 
 
 class _Facts:
-    """Readings of one GPU, and reasons for those that are missing."""
+    """Readings of one GPU, and reasons for missing ones."""
 
     def __init__(self, timeline: Timeline, device: int) -> None:
         self.timeline, self.device = timeline, device
@@ -243,19 +243,19 @@ class _Facts:
 
     @property
     def _has_raw(self) -> bool:
-        """Driver calls have no device: they are the runner's, on the device that it names."""
+        """Whether the program's own driver calls are on this GPU: the runner names the device."""
         name = str(self.timeline.fact(FIRST_DEVICE, "device") or "cuda:0")
         found = re.search(r"\d+$", name)
         return bool(self.timeline.driver.calls) and self.device == int(found[0] if found else 0)
 
     @property
     def _absent(self) -> Mapping[str, object]:
-        """Reading that NVML did not give → why."""
+        """Reading that NVML did not give → the reason."""
         reasons = self.timeline.fact(Fact.NVML, "absent")
         return reasons if isinstance(reasons, Mapping) else {}
 
     def bytes(self, reading_name: str) -> int | None:
-        """The last reading of a name on this GPU; None if there is none."""
+        """The last reading of this name on this GPU in bytes; None if there is none."""
         reading = self.timeline.latest(reading_name, self.device)
         return None if reading is None else int(reading.value)
 
@@ -265,7 +265,7 @@ class _Facts:
         return size if size is not None else self.timeline.count_fact(FIRST_DEVICE, field)
 
     def age(self, reading_name: str) -> tuple[Coverage, str]:
-        """Coverage of a reading, and a reason if it is old or older than its parts."""
+        """Coverage of a reading, with a reason if it is old or older than its parts."""
         reading = self.timeline.latest(reading_name, self.device)
         if reading is None:
             return Coverage.MEASURED, ""
@@ -299,7 +299,7 @@ class _Facts:
 
     @property
     def own_lines(self) -> tuple[LedgerLine, ...]:
-        """Lines of torch and of the runner's driver calls, and the driver's rounding of these."""
+        """Lines of torch and of the program's own driver calls, and the driver's rounding."""
         lines = [torch_line(self.timeline, self.device)]
         if self._has_raw:
             rounding = self.timeline.driver.rounded_bytes - self.timeline.driver.bytes

@@ -1,4 +1,4 @@
-"""Lines of a ledger: a tree in which each line is the sum of those below it."""
+"""Lines of a ledger: a tree whose lines are the sum of their parts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Coverage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerLine:
-    """One line. ``reason`` says why ``bytes`` is None, or what a partial line lacks.
+    """One line. ``reason`` says why ``bytes`` is None, or what a partial line does not include.
 
-    ``is_rest``: what the line above has beyond its other parts. Only such a line may be negative.
+    ``is_rest``: the line is the remainder of the line above. Only such a line can be negative.
     """
 
     key: str
@@ -38,7 +38,7 @@ class LedgerLine:
 
     @property
     def leaves(self) -> Iterator[LedgerLine]:
-        """The lines below that have no parts: their bytes add up to this line's."""
+        """The lines below that have no parts. Their bytes add up to this line's bytes."""
         if not self.parts:
             yield self
         for part in self.parts:
@@ -51,16 +51,16 @@ def absent(key: str, words: str, reason: str) -> LedgerLine:
 
 
 def read(key: str, words: str, size: int | None, reason: str, *, partial: str = "") -> LedgerLine:
-    """A line of a reading; if there is none, ``reason`` says why. ``partial``: what it lacks."""
+    """The line of a reading, or an absent line with ``reason``. ``partial``: what it leaves out."""
     if size is None:
         return absent(key, words, reason)
     return LedgerLine(key, words, size, Coverage.PARTIAL if partial else Coverage.MEASURED, partial)
 
 
 def divide(line: LedgerLine, parts: Sequence[LedgerLine], rest: LedgerLine) -> LedgerLine:
-    """``line`` with ``parts`` and a last part, ``rest``, that gets the bytes left over.
+    """``line`` with ``parts`` and a last part ``rest`` that gets the remaining bytes.
 
-    If nothing is left over, a rest without words is left out.
+    A rest without words is left out if no bytes remain.
     """
     if line.bytes is None:
         return line

@@ -58,7 +58,7 @@ def _holdings(card: Card, reading: MachineReading) -> Iterator[Holding]:
     else:
         yield Holding("free", card.free_bytes)
         reserved = card.missing.get("driver-reserved")
-        reason = f"part of what no process owns: {reserved.reason}" if reserved else None
+        reason = f"included in memory that no process owns: {reserved.reason}" if reserved else None
         yield Holding("driver-reserved", card.reserved_bytes, reason)
     for pid, size in sorted(card.processes.items(), key=lambda item: -(item[1] or 0)):
         yield _process(pid, size, reading.entries.get(pid), card)
@@ -91,7 +91,7 @@ def _unowned(card: Card, reading: MachineReading) -> Iterator[Holding]:
 
 def _why_unowned(card: Card, reading: MachineReading, rest: int) -> str:
     if rest < 0:
-        return "processes share memory, so that their sum is more than what is used"
+        return "processes share memory, so their sum is more than the used memory"
     if "processes" in card.missing:
         return f"the list of processes cannot be read: {card.missing['processes'].reason}"
     if any(size is None for size in card.processes.values()):
@@ -103,10 +103,10 @@ def _why_unowned(card: Card, reading: MachineReading, rest: int) -> str:
         reasons.append("processes outside this container are not visible here")
     elif not card.processes:
         reasons.append(
-            "no process is listed: processes of containers, of other users or of graphics may be "
-            "hidden, or one has ended without giving memory back"
+            "no process is listed: processes in containers, of other users or of graphics may be "
+            "hidden, or a process ended without freeing its memory"
         )
-    return "; ".join(reasons) or "memory of the driver, or of a process that it does not list"
+    return "; ".join(reasons) or "memory of the driver, or of a process that is not listed"
 
 
 def machine_json(reading: MachineReading) -> dict[str, Any]:

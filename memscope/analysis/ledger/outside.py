@@ -65,7 +65,7 @@ def _pool_line(size: int | None, own_bytes: int) -> LedgerLine:
 def _libraries_line(
     timeline: Timeline, told: Mapping[str, Any], libraries: dict[str, int], own_bytes: int
 ) -> LedgerLine:
-    """Allocations by libraries, with a line for each library, the largest first."""
+    """Allocations by libraries: a line for each, the largest first."""
     held = {name: size - own_bytes * (name == BINDINGS) for name, size in libraries.items()}
     order = sorted((name for name in held if held[name] > 0), key=lambda name: -held[name])
     size = sum(held[name] for name in order) if libraries else as_count(told.get("libraries_bytes"))
@@ -82,7 +82,7 @@ def _libraries_line(
 
 
 def _gaps(timeline: Timeline) -> Iterator[str]:
-    """Why libraries' allocations may be incomplete."""
+    """Why the libraries' allocations may be incomplete."""
     seconds = timeline.fact(Fact.CUPTI, "given_up_s")
     if isinstance(seconds, int | float) and seconds > 0:
         yield f"torch.profiler held CUPTI for {seconds:.1f} s of the time"
@@ -95,9 +95,9 @@ def _gaps(timeline: Timeline) -> Iterator[str]:
 
 
 def _modules_line(timeline: Timeline, device: int, told: Mapping[str, Any]) -> LedgerLine:
-    """Growth while code was loaded.
+    """Growth of the process while code was loaded.
 
-    If the context was measured, also what was loaded before the first reading.
+    If the context was measured, this includes code loaded before the first reading.
     """
     size, base = as_count(told.get("modules_bytes")), as_count(told.get("base_bytes"))
     context = timeline.count_fact(DeviceFact.CONTEXT.of(device), "bytes")
@@ -107,12 +107,12 @@ def _modules_line(timeline: Timeline, device: int, told: Mapping[str, Any]) -> L
         size += max(base - context - (as_count(told.get("cupti_bytes")) or 0), 0)
     why = LOADED
     if timeline.fact(Fact.CUPTI, "marks_modules") is False:
-        why += "; torch.profiler has CUPTI's callbacks, so that only code with arrays is noticed"
+        why += "; torch.profiler holds CUPTI's callbacks, so only code with arrays is noticed"
     return LedgerLine("modules", WORDS["modules"], size, Coverage.PARTIAL, why)
 
 
 def _context_line(timeline: Timeline, device: int, told: Mapping[str, Any]) -> LedgerLine:
-    """The CUDA context, as measured before any allocation, else the least seen outside torch."""
+    """The CUDA context as measured before any allocation, else the least seen outside torch."""
     key, words = f"context.{device}", "CUDA context"
     size = timeline.count_fact(key, "bytes")
     if size is not None:
@@ -120,25 +120,25 @@ def _context_line(timeline: Timeline, device: int, told: Mapping[str, Any]) -> L
     base = as_count(told.get("base_bytes"))
     if base is not None:
         rest = max(base - (as_count(told.get("cupti_bytes")) or 0), 0)
-        why = "memory of the first reading without a recorded call: includes code loaded by then"
+        why = "memory before any recorded call; it includes code loaded by then"
         return LedgerLine("context", words, rest, Coverage.PARTIAL, why)
     counters = timeline.counters.get(device)
     least = None if counters is None else _settled(counters.outside)
     if least is None or least <= 0:
-        reason = timeline.fact(key, "reason") or "no reading of it before torch allocated"
+        reason = timeline.fact(key, "reason") or "it was not read before torch allocated"
         return absent("context", words, str(reason))
     why = (
-        "the least that this process held outside torch and recorded calls, after a second: "
-        "includes what libraries had taken by then"
+        "the least memory outside torch and recorded calls after the first second; it "
+        "includes memory that libraries held by then"
     )
     loaded = sum(as_count(told.get(f"{part}_bytes")) or 0 for part in ("libraries", "modules"))
     if least <= loaded:
-        return absent("context", words, "no reading of it before libraries allocated")
+        return absent("context", words, "it was not read before libraries allocated")
     return LedgerLine("context", words, int(least) - loaded, Coverage.PARTIAL, why)
 
 
 def _settled(outside: Series | None) -> float | None:
-    """The least after the first second, when the context is complete; else the last reading."""
+    """The lowest value after the first second, when the context is complete; else the last."""
     if outside is None:
         return None
     is_settled = outside.t_ns >= outside.t_ns[0] + SETTLE_NS
@@ -146,7 +146,7 @@ def _settled(outside: Series | None) -> float | None:
 
 
 def _sizes(told: object) -> dict[str, int]:
-    """Name → bytes, as a fact says."""
+    """Name → bytes, from a fact."""
     if not isinstance(told, Mapping):
         return {}
     sizes = {str(name): as_count(size) for name, size in told.items()}

@@ -46,7 +46,7 @@ def _model_lines(timeline: Timeline, device: int) -> tuple[LedgerLine, ...]:
 
 
 def _split_line(timeline: Timeline, device: int) -> LedgerLine:
-    words = "free in segments partly used"
+    words = "free in partly used segments"
     if _is_expandable(timeline):
         return absent("torch.split", words, "expandable segments: counted in the cache")
     size = _bytes(timeline, device, "torch.inactive_split_bytes")

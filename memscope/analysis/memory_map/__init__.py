@@ -1,1 +1,1 @@
-"""The allocator's segments and blocks: what is free, how fragmented, who holds the rest."""
+"""The allocator's segments and blocks: free memory, fragmentation, and who holds the rest."""

@@ -1,7 +1,7 @@
-"""Segments to scale: what is allocated, pending and free in each, and who holds it.
+"""Segments drawn to scale: allocated, pending and free memory, and its owners.
 
-Blocks too small to be told apart become one cell; strips of text and the picture of a page are made
-of the same cells.
+Blocks too small to see are merged into one cell. Text strips and the pictures of a page use the
+same cells.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ STRIP_CELLS = 8 * WIDTH
 GLYPHS = {ALLOCATED: "#", PENDING: "~", INACTIVE: "."}
 MIXED = ":"  # some of it free, some not
 LEGEND = f"{GLYPHS[ALLOCATED]} allocated, {GLYPHS[PENDING]} pending, {GLYPHS[INACTIVE]} free, " + (
-    f"{MIXED} both in one character"
+    f"{MIXED} several of these"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Neighbouring blocks of a segment as one, in order of segment and offset; one value a cell.
+    """Neighbouring blocks merged into cells, ordered by segment and offset; one value per cell.
 
-    ``states`` has the bit ``1 << state`` of each state that is in it. ``stack``: the call stack of
-    its largest live block, −1 where none was recorded.
+    ``states`` has the bit ``1 << state`` for each state in the cell. ``stack``: call stack of
+    its largest live block, −1 if none was recorded.
     """
 
     segment: Numbers
@@ -53,7 +53,10 @@ class Cells:
 
 
 def read_cells(memory: MemoryMap, resolution: Numbers) -> Cells:
-    """Blocks of at least ``resolution`` bytes (one value a segment) each, smaller ones together."""
+    """A cell for each block of at least ``resolution`` bytes; smaller neighbours share a cell.
+
+    ``resolution`` has one value per segment.
+    """
     blocks = memory.blocks
     offset = blocks.address - memory.segments.address[blocks.segment]
     least = np.maximum(resolution, 1)[blocks.segment]
@@ -76,7 +79,7 @@ def read_cells(memory: MemoryMap, resolution: Numbers) -> Cells:
 
 
 def block_map(memory: MemoryMap) -> list[str]:
-    """The largest segments, one line for those that look the same, and how many more there are."""
+    """The largest segments as text, one line for equal ones, and the number of further segments."""
     sizes = memory.segments.bytes
     cells = read_cells(memory, sizes // STRIP_CELLS)
     largest = (-sizes).argsort(kind="stable")[:MOST_SEGMENTS]
@@ -93,7 +96,7 @@ def block_map(memory: MemoryMap) -> list[str]:
 
 
 def _begins(segment: Numbers, bucket: Numbers, is_small: npt.NDArray[np.bool_]) -> Numbers:
-    """Where a cell begins: everywhere but at a small block behind another of the same bucket."""
+    """Which blocks begin a cell: all but small ones that follow another in the same bucket."""
     begins = np.ones(len(segment), dtype=np.int64)
     is_near = (bucket[1:] == bucket[:-1]) & (segment[1:] == segment[:-1])
     begins[1:] = ~(is_small[1:] & is_small[:-1] & is_near)
@@ -101,14 +104,14 @@ def _begins(segment: Numbers, bucket: Numbers, is_small: npt.NDArray[np.bool_]) 
 
 
 def _stacks(live_bytes: Numbers, stack: Numbers, first: Numbers) -> Numbers:
-    """Of each cell the stack of its largest live block."""
+    """The call stack of the largest live block in each cell."""
     cell = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(stack))))
     largest = np.lexsort((-live_bytes, cell))[first]
     return np.where(live_bytes[largest] > 0, stack[largest], -1)
 
 
 def _strip(cells: Cells, segment: int, total: int) -> str:
-    """A segment as characters: what its part of the segment is in."""
+    """A segment as characters; each stands for an equal part of it."""
     begin, end = np.searchsorted(cells.segment, [segment, segment + 1])
     start = cells.offset[begin:end]
     last = start + cells.bytes[begin:end] - 1

@@ -1,4 +1,4 @@
-"""The allocator's map for a page: segments as rows to scale, blocks as cells, with their owners."""
+"""The allocator's map as a picture: segments as rows drawn to scale, blocks as their cells."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ MIXED = "mixed"
 
 @dataclass(frozen=True, slots=True)
 class PictureCell:
-    """A block, or neighbours too small to be told apart.
+    """A block, or neighbouring blocks too small to see.
 
-    ``offset`` and ``bytes`` are of one segment, the other metrics of all the row's segments.
-    ``state``: allocated, pending (another stream may still use it), free, or mixed.
-    ``owner``: who allocated the largest live block of the first segment; empty where unknown.
+    ``offset`` and ``bytes`` are those of one segment; the other values cover all segments of
+    the row. ``state``: allocated, pending (another stream may still use it), free, or mixed.
+    ``owner``: who allocated the largest live block of the first segment; empty if unknown.
     """
 
     offset: int
@@ -53,9 +53,9 @@ class PictureCell:
 
 @dataclass(frozen=True, slots=True)
 class PictureRow:
-    """Segments of one size that look the same.
+    """Equal-sized segments that look the same.
 
-    ``pool`` and ``stream`` are empty for the default ones.
+    ``pool`` and ``stream`` are empty for the default pool and stream.
     """
 
     bytes: int
@@ -68,7 +68,7 @@ class PictureRow:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Rows of one scale, the largest first. Blocks below ``resolution_bytes`` share a cell."""
+    """Rows drawn to one scale, largest first. Blocks below ``resolution_bytes`` share a cell."""
 
     rows: tuple[PictureRow, ...]
     resolution_bytes: int
@@ -76,9 +76,10 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class BlockPicture:
-    """The map of one device, segments of about the same size on one panel.
+    """The map of one device. Segments of similar size share a panel.
 
-    ``t_ns``: when it was, in a recording. ``missing_segments``: those that the recording lacks.
+    ``t_ns``: its time in the recording. ``missing_segments``: segments that the recording
+    lacks.
     """
 
     panels: tuple[Panel, ...]
@@ -96,17 +97,17 @@ class BlockPicture:
 
     @property
     def undrawn_segments(self) -> int:
-        """Segments that no row stands for."""
+        """Number of segments that are in no row."""
         return self.segments - sum(row.segments for row in self.rows)
 
     @property
     def undrawn_bytes(self) -> int:
-        """Bytes of these."""
+        """Bytes of the segments that are in no row."""
         return self.reserved_bytes - sum(row.segments * row.bytes for row in self.rows)
 
 
 def recorded_picture(timeline: Timeline) -> BlockPicture | None:
-    """The last map that ``timeline`` holds; None where it holds none."""
+    """A picture of the last map in ``timeline``; None if there is no map."""
     found = recorded_map(timeline)
     memory = None if found is None else found.memory
     if found is None or memory is None or not len(memory.segments):
@@ -124,7 +125,7 @@ def recorded_picture(timeline: Timeline) -> BlockPicture | None:
 def draw_picture(
     memory: MemoryMap, stacks: Stacks, pools: Sequence[PoolId], *, device: int
 ) -> BlockPicture:
-    """At most ``MOST_ROWS`` rows of ``MOST_CELLS`` cells together: those with most memory."""
+    """A picture of the segments with most memory: ``MOST_ROWS`` rows, ``MOST_CELLS`` cells."""
     sizes = memory.segments.bytes
     which = np.sort((-sizes).argsort(kind="stable")[:MOST_SEGMENTS])
     panel, width = _panels(sizes)
@@ -150,11 +151,12 @@ def draw_picture(
 
 
 def _panels(sizes: Numbers) -> tuple[Numbers, Numbers]:
-    """Of each segment its panel, and how many bytes that is wide.
+    """The panel of each segment, and the panel's width in bytes.
 
-    A panel holds what has at least an eighth of its largest, so that small segments can be seen
-    beside one of many GiB; the last holds all that are smaller. What has less than a sixteenth of
-    the panel's width is one cell: dozens of small segments would each look a little different.
+    A panel holds segments of at least an eighth of its largest one, so small segments can be
+    seen beside one of many GiB. The last panel holds all smaller ones. A segment below a
+    sixteenth of the panel's width is one cell, because dozens of small segments would each look
+    a little different.
     """
     largest = int(sizes.max(initial=1))
     panel = np.log2(largest / np.maximum(sizes, 1)).astype(np.int64) // PANEL_BITS
@@ -172,7 +174,7 @@ def _by_panel(
 
 @dataclass(slots=True)
 class _Alike:
-    """Segments that look the same, by the first of them; ``begins``: first cell of each."""
+    """Segments that look the same: the first of them, and the first cell of each (``begins``)."""
 
     segment: int
     bytes: int
@@ -215,7 +217,7 @@ def _row(
 
 
 def _cell(cells: Cells, group: _Alike, number: int, stacks: Stacks) -> PictureCell:
-    """The ``number``-th cell of segments that are alike, their bytes together."""
+    """Cell ``number`` of segments that look the same, with the bytes of all of them."""
     first, every = group.begins[0] + number, np.array(group.begins) + number
     allocated = int(cells.allocated_bytes[every].sum())
     pending = int(cells.pending_bytes[every].sum())

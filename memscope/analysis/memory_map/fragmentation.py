@@ -1,8 +1,8 @@
-"""Free memory inside segments: how much, in how large blocks, and what of it can be given back.
+"""Free memory inside segments: how much, in which blocks, and how much can be given back.
 
-The allocator keeps free blocks apart by pool, stream and size class: what is free in one bucket
-serves no request of another. External fragmentation is 1 − largest free block / free bytes,
-internal is (allocated − requested) / allocated.
+The allocator keeps free blocks apart by pool, stream and size class: free memory in one bucket
+cannot serve requests of another. External fragmentation is 1 − largest free block / free bytes.
+Internal fragmentation is (allocated − requested) / allocated.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One kind of free memory: blocks of one pool, one stream and one size class.
+    """The blocks of one pool, one stream and one size class.
 
-    ``releasable_bytes``: free and returnable to the driver (whole segments; whole pages of
-    expandable ones); nothing of a private pool. Live blocks pin the rest of ``free_bytes``.
-    ``largest_with_pending_bytes``: the largest free block once all pending frees were done.
+    ``releasable_bytes``: free bytes that can go back to the driver (whole segments, or whole
+    pages of expandable ones); 0 for a private pool. Live blocks pin the rest of ``free_bytes``.
+    ``largest_with_pending_bytes``: the largest free block if all pending frees were done.
     """
 
     pool: int
@@ -46,37 +46,37 @@ class Bucket:
 
     @property
     def pinned_bytes(self) -> int:
-        """Free, but in segments or pages that live blocks hold."""
+        """Free bytes in segments or pages that live blocks hold."""
         return self.free_bytes - self.releasable_bytes
 
     @property
     def is_private(self) -> bool:
-        """Whether it belongs to a CUDA graph or a MemPool."""
+        """Whether the bucket belongs to a CUDA graph or a MemPool."""
         return self.pool != 0
 
     @property
     def external(self) -> float | None:
-        """1 − largest free block / free bytes; None where nothing is free."""
+        """1 − largest free block / free bytes; None if nothing is free."""
         return external_fragmentation(self.largest_free_bytes, self.free_bytes)
 
     @property
     def internal(self) -> float | None:
-        """(allocated − requested) / allocated; None where nothing is allocated."""
+        """(allocated − requested) / allocated; None if nothing is allocated."""
         return internal_fragmentation(self.allocated_bytes, self.requested_bytes)
 
 
 def external_fragmentation(largest: int, free: int) -> float | None:
-    """1 − largest free block / free bytes inside segments; None where nothing is free."""
+    """1 − largest free block / free bytes inside segments; None if nothing is free."""
     return 1 - largest / free if free else None
 
 
 def internal_fragmentation(allocated: int, requested: int) -> float | None:
-    """(allocated − requested) / allocated; None where nothing is allocated."""
+    """(allocated − requested) / allocated; None if nothing is allocated."""
     return (allocated - requested) / allocated if allocated else None
 
 
 def buckets(memory: MemoryMap) -> tuple[Bucket, ...]:
-    """Every bucket that holds a segment, the largest first."""
+    """Every bucket that has a segment, the largest first."""
     segments = memory.segments
     if not len(segments):
         return ()
@@ -113,7 +113,7 @@ def buckets(memory: MemoryMap) -> tuple[Bucket, ...]:
 
 
 def releasable_bytes(memory: MemoryMap) -> Numbers:
-    """Of each block: how much of it the driver could be given back."""
+    """Bytes of each block that could go back to the driver."""
     segments, blocks = memory.segments, memory.blocks
     is_free = blocks.state == INACTIVE
     whole = is_free & (blocks.bytes == segments.bytes[blocks.segment])
@@ -128,7 +128,7 @@ def releasable_bytes(memory: MemoryMap) -> Numbers:
 
 
 def _runs(memory: MemoryMap) -> Numbers:
-    """At each run of blocks that are free or pending: its bytes; 0 elsewhere."""
+    """Bytes of each run of free or pending blocks, at its first block; 0 elsewhere."""
     blocks = memory.blocks
     is_open = blocks.state != ALLOCATED
     starts = is_open.copy()

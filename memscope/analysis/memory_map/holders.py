@@ -1,7 +1,7 @@
 """Who holds memory: live blocks by call stack, by the user's label and by stream.
 
-A holder is named by its innermost frame outside of PyTorch and installed packages, since the frames
-within them are the same for everybody.
+A holder is named by its innermost frame outside PyTorch and installed packages, because frames
+inside them are the same for everybody.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A segment with free memory that cannot be given back, and who sits in it."""
+    """A segment with free memory that cannot be given back, and the holders of its live blocks."""
 
     address: int
     bytes: int
@@ -54,7 +54,7 @@ class Pin:
 def by_stack(
     memory: MemoryMap, stacks: Stacks, most: int, which: npt.NDArray[np.bool_] | None = None
 ) -> tuple[Holder, ...]:
-    """The ``most`` largest holders by call stack, among live blocks or those of ``which``."""
+    """The ``most`` largest holders by call stack, among all live blocks or those in ``which``."""
     live = memory.is_live if which is None else which
     groups = _groups(memory.blocks.stack[live], memory.blocks.bytes[live], most)
     return tuple(
@@ -64,7 +64,7 @@ def by_stack(
 
 
 def by_label(memory: MemoryMap, most: int) -> tuple[Holder, ...]:
-    """The largest holders by the user's own label; empty where there is none."""
+    """The largest holders by the user's own label; empty if there is no label."""
     live = memory.is_live
     if not memory.label[live].any():
         return ()
@@ -84,7 +84,7 @@ def by_stream(memory: MemoryMap, most: int) -> tuple[Holder, ...]:
 def pins(
     memory: MemoryMap, stacks: Stacks, pinned: Numbers, *, most: int = 5, holders: int = 3
 ) -> tuple[Pin, ...]:
-    """Segments with most of the free bytes ``pinned`` (one value a block), with their holders."""
+    """The segments with most free bytes in ``pinned`` (one value per block), with their holders."""
     total = np.zeros(len(memory.segments), dtype=np.int64)
     np.add.at(total, memory.blocks.segment, pinned)
     worst = np.argsort(-total, kind="stable")[:most]
@@ -104,13 +104,13 @@ def name_stack(stacks: Stacks, code: int) -> str:
 
 
 def python_frames(stacks: Stacks, code: int) -> tuple[str, ...]:
-    """Frames of a stack that are Python's, the innermost first; all of them where none is."""
+    """The Python frames of a stack, the innermost first; all frames if none is Python."""
     lines = stacks.lines(code)
     return tuple(line for line in lines if not _NATIVE.search(line)) or lines
 
 
 def name_stream(stream: int) -> str:
-    """A stream for people: 0 is the default one, others are pointers."""
+    """A stream as text: 0 is the default stream, others are pointers."""
     return "the default stream" if stream == 0 else f"stream {stream:#x}"
 
 
@@ -134,7 +134,7 @@ def _pin(memory: MemoryMap, stacks: Stacks, segment: int, free: int, most: int) 
 
 
 def _groups(keys: Numbers, sizes: Numbers, most: int) -> Sequence[tuple[int, int, int]]:
-    """Key, bytes and blocks of the largest groups."""
+    """Key, bytes and number of blocks of the largest groups."""
     distinct, row, count = np.unique(keys, return_inverse=True, return_counts=True)
     total = np.zeros(len(distinct), dtype=np.int64)
     np.add.at(total, row.reshape(-1), sizes)

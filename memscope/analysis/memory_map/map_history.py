@@ -1,7 +1,7 @@
-"""One device's segments and blocks as they were at a moment of the trace.
+"""Segments and blocks of one device at an earlier moment of the trace.
 
-Later events are taken back: the first event of an address after the moment tells what stood there.
-Source of what is split: CUDACachingAllocator.cpp, should_split.
+Later events are undone: the first event of an address after the moment tells what was there.
+Splitting follows CUDACachingAllocator.cpp, should_split.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ Numbers = npt.NDArray[np.int64]
 
 
 def map_before(end: MemoryMap, trace: Trace, event: int) -> MemoryMap:
-    """The map just before event number ``event``, later ones taken back.
+    """The map just before event number ``event``, with later events undone.
 
-    Blocks freed since are as large as their request rounded, which may be less than they were.
+    A block freed since then gets its rounded request size, which may be less than its real
+    size.
     """
     if event >= len(trace) or not (trace.action[event:] <= SEGMENT_UNMAP).any():
         return end
@@ -49,7 +50,7 @@ def map_before(end: MemoryMap, trace: Trace, event: int) -> MemoryMap:
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    """Live blocks at a moment, by address. ``event``: of the last alloc, −1 where unknown."""
+    """Live blocks at a moment, by address. ``event``: their last alloc event, −1 if unknown."""
 
     address: Numbers
     bytes: Numbers
@@ -61,7 +62,7 @@ class _Live:
 
 
 def _first_after(trace: Trace, event: int, *actions: int) -> Numbers:
-    """Row of the first event of each address from ``event`` on, among these actions."""
+    """Row of the first such event of each address, from ``event`` on."""
     rows = trace.where(*actions)
     rows = rows[rows >= event]
     _, first = np.unique(trace.address[rows], return_index=True)
@@ -120,7 +121,7 @@ def _from_events(trace: Trace, rows: Numbers) -> Segments:
 
 
 def _mapped_before(end: Segments, trace: Trace, event: int) -> Segments:
-    """Ranges of expandable segments: the end's, less what was mapped, plus what was unmapped."""
+    """Mapped ranges of expandable segments before the event: later mapping is undone."""
     ours = take(end, end.is_expandable)
     rows = trace.where(SEGMENT_MAP, SEGMENT_UNMAP)
     rows = rows[rows >= event]
@@ -142,7 +143,7 @@ def _mapped_before(end: Segments, trace: Trace, event: int) -> Segments:
 def _describe(
     starts: Numbers, stops: Numbers, ours: Segments, trace: Trace, rows: Numbers
 ) -> Segments:
-    """Stream, pool and size class of each range: those of the segment or event that it lies in."""
+    """Stream, pool and size class of each range, from the segment or event that contains it."""
     address = np.concatenate([ours.address, trace.address[rows]])
     order = np.argsort(address, kind="stable")
     place = order[np.maximum(np.searchsorted(address[order], starts, side="right") - 1, 0)]
@@ -162,7 +163,7 @@ def _describe(
 
 
 def _lay_out(segments: Segments, live: _Live, trace: Trace) -> MemoryMap:
-    """Live blocks in their segments, with the free blocks between them."""
+    """Live blocks in their segments, with free blocks between them."""
     place = np.searchsorted(segments.address, live.address, side="right") - 1
     inside = place >= 0
     inside[inside] = live.address[inside] < (segments.address + segments.bytes)[place[inside]]
@@ -199,7 +200,7 @@ def _lay_out(segments: Segments, live: _Live, trace: Trace) -> MemoryMap:
 def _gaps(
     segments: Segments, segment: Numbers, start: Numbers, size: Numbers
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """Segment, address and size of what no live block takes; blocks come sorted by address."""
+    """Segment, address and size of each gap between live blocks. Blocks are sorted by address."""
     number = np.arange(len(segments), dtype=np.int64)
     where = np.concatenate([number, segment])
     begin = np.concatenate([segments.address, start + size])

@@ -1,6 +1,6 @@
-"""One device's segments and blocks, as they were dumped.
+"""Segments and blocks of one device, as a snapshot dumped them.
 
-Source of the sizes: CUDACachingAllocator.cpp.
+Sizes follow CUDACachingAllocator.cpp.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ LARGE_PAGE_BYTES = 20 << 20  # what an expandable segment maps and unmaps; small
 
 @dataclass(frozen=True, slots=True)
 class MemoryMap:
-    """``blocks.segment`` are rows of ``segments``.
+    """Segments and blocks of one device. ``blocks.segment`` are rows of ``segments``.
 
-    ``label``: the user's own metadata of each block, a number into ``labels``; 0 is none.
+    ``label``: an index into ``labels`` for each block, the user's own metadata; 0 is none.
     """
 
     segments: Segments
@@ -36,17 +36,17 @@ class MemoryMap:
 
     @property
     def reserved_bytes(self) -> int:
-        """Bytes that the driver gave."""
+        """Bytes reserved from the driver."""
         return int(self.segments.bytes.sum())
 
     @property
     def is_live(self) -> npt.NDArray[np.bool_]:
-        """Which blocks are not free: allocated, or freed while another stream may use them."""
+        """Which blocks are not free: allocated, or freed and still used by another stream."""
         is_live: npt.NDArray[np.bool_] = self.blocks.state != INACTIVE
         return is_live
 
     def bytes_in(self, *states: int) -> int:
-        """Bytes of blocks in these states."""
+        """Bytes of the blocks in these states."""
         return int(self.blocks.bytes[np.isin(self.blocks.state, states)].sum())
 
     @property
@@ -56,12 +56,12 @@ class MemoryMap:
 
     @property
     def pool(self) -> Numbers:
-        """Memory pool of each block, a number into ``Snapshot.pools``."""
+        """Memory pool of each block, an index into ``Snapshot.pools``."""
         return self.segments.pool[self.blocks.segment]
 
 
 def round_size(requested: Numbers) -> Numbers:
-    """What a request takes of a block."""
+    """Size of the block that a request of this many bytes takes."""
     whole = -(-requested // ROUNDING_BYTES) * ROUNDING_BYTES
     return np.maximum(whole, ROUNDING_BYTES)
 
@@ -85,7 +85,7 @@ def map_at_end(snapshot: Snapshot, device: int) -> MemoryMap:
 
 
 def last_allocations(trace: Trace, before: int, addresses: Numbers) -> Numbers:
-    """Row of the last alloc event of each address before row ``before``; −1 where none is."""
+    """Row of the last alloc event of each address before row ``before``; −1 if none."""
     rows = trace.where(ALLOC)
     rows = rows[rows < before][::-1]
     known, first = np.unique(trace.address[rows], return_index=True)
@@ -93,7 +93,7 @@ def last_allocations(trace: Trace, before: int, addresses: Numbers) -> Numbers:
 
 
 def look_up(known: Numbers, values: Numbers, wanted: Numbers) -> Numbers:
-    """``values`` of the sorted keys ``known`` for ``wanted``; −1 where there is no such key."""
+    """For each of ``wanted`` the value at its key in the sorted ``known``; −1 if it is missing."""
     if not len(known):
         return np.full(len(wanted), -1, dtype=np.int64)
     place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)

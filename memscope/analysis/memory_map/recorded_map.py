@@ -1,7 +1,6 @@
-"""The allocator's map out of a recording, as the tables that a snapshot of torch is read into.
+"""The allocator's map in a recording, in the form of a torch snapshot.
 
-Everything that is known of snapshots (``memory_map``, ``fragmentation``, ``holders``,
-``block_map``, ``snapshot_oom``) therefore holds for it too.
+So everything that reads snapshots can read it too.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _known: WeakKeyDictionary[MapRows, tuple[object, RecordedMap | None]] = WeakKeyD
 
 @dataclass(frozen=True, slots=True)
 class RecordedMap:
-    """The map as it was at ``t_ns``, the moment of an out-of-memory error.
+    """The map at ``t_ns``, the moment of an out-of-memory error.
 
-    ``device``: the one that ran out. ``snapshot``: segments and blocks of all devices, without a
-    trace; segments whose blocks are not all recorded are left out, ``left_out_segments`` of them
-    with ``left_out_bytes``. ``has_owners``: whether blocks have call stacks.
+    ``device``: the device that ran out. ``snapshot``: segments and blocks of all devices,
+    without a trace. Segments whose blocks were not all recorded are left out:
+    ``left_out_segments`` with ``left_out_bytes``. ``has_owners``: blocks have call stacks.
     """
 
     t_ns: int
@@ -47,20 +46,20 @@ class RecordedMap:
 
     @property
     def memory(self) -> MemoryMap:
-        """Segments and blocks of the device that ran out: what is drawn."""
+        """Segments and blocks of the device that ran out of memory."""
         return map_at_end(self.snapshot, self.device)
 
     @property
     def has_owners(self) -> bool:
-        """Whether it is known who allocated: torch's history was on."""
+        """Whether call stacks are known: torch's history was on."""
         return bool(self.snapshot.stacks.stacks)
 
 
 def recorded_map(timeline: Timeline) -> RecordedMap | None:
-    """The last map that ``timeline`` holds; None where it holds none.
+    """The last map in ``timeline``; None if there is none.
 
-    ``recorded_map(read_timeline(recording)).memory`` is the ``MemoryMap`` of the device that ran
-    out of memory.
+    ``recorded_map(read_timeline(recording)).memory`` is the ``MemoryMap`` of the device that
+    ran out of memory.
     """
     rows, fact = timeline.map_rows, timeline.facts.get(Fact.MAP)
     key = rows.version, str(fact)
@@ -88,7 +87,7 @@ def _make(rows: MapRows, fact: dict[str, Any]) -> RecordedMap | None:
 
 
 def _tables(table: MapTable) -> tuple[Segments, Blocks, tuple[int, int]]:
-    """Whole segments and their blocks, in order; number and bytes of the segments left out."""
+    """Complete segments with their blocks, in order; number and bytes of the segments left out."""
     is_valid = (table.bytes >= 0) & (table.device >= 0)
     rows = take(table, is_valid & table.is_segment)
     rows = take(rows, np.lexsort((rows.address, rows.device)))
@@ -107,7 +106,7 @@ def _tables(table: MapTable) -> tuple[Segments, Blocks, tuple[int, int]]:
 
 
 def _segments_of(segments: MapTable, blocks: MapTable) -> Numbers:
-    """Row of the segment that each block lies in; −1 where in none."""
+    """Row of the segment that contains each block; −1 if none does."""
     found = np.full(len(blocks), -1, dtype=np.int64)
     for device in np.unique(segments.device).tolist():
         rows = np.flatnonzero(segments.device == device)
@@ -123,7 +122,7 @@ def _segments_of(segments: MapTable, blocks: MapTable) -> Numbers:
 def _whole_segments(
     segments: MapTable, blocks: MapTable, segment: Numbers
 ) -> npt.NDArray[np.bool_]:
-    """Which segments their blocks fill, one after the other."""
+    """Which segments are filled by their recorded blocks without a gap."""
     filled = np.zeros(len(segments), dtype=np.int64)
     np.add.at(filled, segment, blocks.bytes)
     ends = np.cumsum(blocks.bytes)
@@ -181,7 +180,7 @@ _SCHEMAS = ("2.14", "2.12", "2.10", "2.8", "2.5", "2.3")
 
 
 def _schema(version: Any) -> str:
-    """The first torch whose snapshots have the keys of this one's."""
+    """The oldest torch version whose snapshots have these keys."""
     numbers = str(version).split(".")[:2]
     if len(numbers) == 2 and numbers[0] == "2" and numbers[1].isdecimal():
         minor = int(numbers[1][:4])

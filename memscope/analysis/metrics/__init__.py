@@ -1,1 +1,1 @@
-"""The table of readings, and how each one is computed."""
+"""The table of metrics, and how each metric is computed."""

@@ -1,4 +1,4 @@
-"""Torch's caching allocator: what it holds without use, and how it is flushed."""
+"""Metrics of torch's caching allocator: unused memory, rounding and cache flushes."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ NOT_SAMPLED = Missing("torch's allocator counters are not sampled")
 
 
 def cache_ratio(timeline: Timeline) -> DeviceValue | Missing | Negligible:
-    """(reserved − allocated) / reserved, median of the readings within steps after warm-up.
+    """(reserved − allocated) / reserved: the median of readings within steps after warm-up.
 
-    Of several devices the highest of those whose gap matters, where there are any.
+    With several devices, the highest ratio of the devices whose gap is large enough to matter.
     """
     ratios, gaps = _within_steps(timeline, "cache_ratio"), _within_steps(timeline, "unused")
     if isinstance(ratios, Missing) or isinstance(gaps, Missing):
@@ -50,14 +50,14 @@ def cache_ratio(timeline: Timeline) -> DeviceValue | Missing | Negligible:
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """What torch reserves and does not use, as share and size."""
+    """Memory that torch reserved and does not use: share of reserved memory, and bytes."""
 
     ratio: float
     bytes: float
 
 
 def unused_on(timeline: Timeline, device: int) -> Unused | None:
-    """Medians of the readings there within steps after warm-up; None where there is none."""
+    """Medians of readings within steps after warm-up; None if the device has no such reading."""
     ratios, gaps = _within_steps(timeline, "cache_ratio"), _within_steps(timeline, "unused")
     if isinstance(ratios, Missing) or isinstance(gaps, Missing):
         return None
@@ -66,7 +66,7 @@ def unused_on(timeline: Timeline, device: int) -> Unused | None:
 
 
 def _least_gap(timeline: Timeline, index: int) -> int:
-    """Bytes below which what is unused does not matter."""
+    """Gaps below this number of bytes do not matter."""
     devices = find_devices(timeline)
     device = devices.get(index) or next(iter(devices.values()), None)
     total = device.total_bytes if device is not None else None
@@ -74,7 +74,7 @@ def _least_gap(timeline: Timeline, index: int) -> int:
 
 
 def rounding_ratio(timeline: Timeline) -> DeviceValue | Missing:
-    """(allocated − requested) / allocated, the last reading."""
+    """(allocated − requested) / allocated at the last reading."""
     missing = _missing(timeline)
     if missing is not None:
         return missing
@@ -84,12 +84,12 @@ def rounding_ratio(timeline: Timeline) -> DeviceValue | Missing:
         if each.rounding_ratio
     }
     if not found:
-        return Missing("the bytes that were requested of torch's allocator are not sampled")
+        return Missing("torch's requested bytes are not sampled")
     return highest_of(found)
 
 
 def swing_ratio(timeline: Timeline) -> DeviceValue | Missing:
-    """(most − least allocated within a step) / most, median of steps that were read often."""
+    """(most − least allocated within a step) / most: the median of steps with enough readings."""
     missing = _missing(timeline)
     if missing is not None:
         return missing
@@ -101,12 +101,12 @@ def swing_ratio(timeline: Timeline) -> DeviceValue | Missing:
         and len(values := series.last[series.t_ns > start])
     }
     if not found:
-        return Missing("no step after warm-up holds enough readings of torch's counters")
+        return Missing("no step after warm-up has enough readings of torch's counters")
     return highest_of(found)
 
 
 def flushes_in_steps(timeline: Timeline) -> Measured:
-    """Calls of empty_cache after warm-up."""
+    """Number of empty_cache calls after warm-up."""
     missing = _missing(timeline, needs_counters=False)
     if missing is not None:
         return missing
@@ -114,25 +114,25 @@ def flushes_in_steps(timeline: Timeline) -> Measured:
         return NOT_SAMPLED  # no GPU was used, and so there was nothing to flush
     is_watched = probe_fact("allocator_flush") in timeline.facts
     if not is_watched and not timeline.counts.get("allocator_flush"):
-        return Missing("nothing watches torch.cuda.empty_cache()")
+        return Missing("calls of torch.cuda.empty_cache() are not recorded")
     if not len(timeline.measured_steps):
         return Missing("no step has ended after warm-up")
     return find_flushes(timeline).count
 
 
 def find_flushes(timeline: Timeline) -> Flushes:
-    """Flushes after warm-up."""
+    """The empty_cache calls after warm-up."""
     return timeline.flushes_after(warmup_end_ns(timeline))
 
 
 def warmup_end_ns(timeline: Timeline) -> int:
-    """When the last step of warm-up ended; -1 without any."""
+    """End of the last warm-up step; −1 if there is none."""
     ends = timeline.steps.end_ns[: timeline.warmup_steps]
     return int(ends[-1]) if len(ends) else -1
 
 
 def _within_steps(timeline: Timeline, name: str) -> dict[int, float] | Missing:
-    """Device → the median of readings within steps after warm-up."""
+    """Device → the median of its readings within steps after warm-up."""
     missing = _missing(timeline)
     if missing is not None:
         return missing

@@ -1,4 +1,4 @@
-"""One row of the table of metrics, and what its value is read from."""
+"""A row of the table of metrics, and the results that a metric is computed from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IN_NO_OTHER_RUN = "in no other run"  # time
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What metrics are read from."""
+    """What a metric is computed from."""
 
     timeline: Timeline
     residency: Residency
@@ -30,7 +30,7 @@ Measure = Callable[[Results], Measured | Negligible | DeviceValue]
 
 @dataclass(frozen=True, slots=True)
 class DefaultLimit:
-    """The limit of a metric if nobody sets another, in its unit. ``warn`` is tighter."""
+    """The limit of a metric if nobody sets another, in the metric's unit. ``warn`` is tighter."""
 
     limit: str
     warn: str | None = None
@@ -38,9 +38,10 @@ class DefaultLimit:
 
 @dataclass(frozen=True, slots=True)
 class LiveCell:
-    """A metric's cell in the live view: its short name, and its place among the others, from 1.
+    """A metric's cell in the live view: its short label and its position, counted from 1.
 
-    ``window``: in programs with a residency window; ``program``: in all others. 0: not shown there.
+    ``window`` is the position for programs with a residency window, ``program`` for all others.
+    0 means not shown.
     """
 
     label: str
@@ -50,15 +51,16 @@ class LiveCell:
 
 @dataclass(frozen=True, slots=True)
 class MetricDefinition:
-    """One row of the table: everything about a metric that is not its function.
+    """A row of the table: all that defines a metric.
 
-    ``moment``: which moment or readings the value is taken from. ``is_after_warmup``: whether
-    warm-up steps are left out. ``applies``: to which programs. ``advice``: what to do if a limit is
-    broken. ``direction``: "lower" or "higher" is better, or "". ``repeats``: where a baseline
-    of it holds, at least within ``slack`` (in its unit). ``is_of_process``: whether earlier work of
-    the process counts in it, so that a test has no baseline of it unless a limit names it alone.
-    ``needs_device``: whether it can have a value only if a device is recorded. ``overview``: words
-    of its tile at the top of a report, "" for no tile. ``live``: its cell in the live view.
+    ``moment``: the moment or readings that the value is taken from. ``is_after_warmup``:
+    warm-up steps are left out. ``applies``: the programs that can have it. ``advice``: what to
+    do if a limit is broken. ``direction``: "lower" or "higher" is better, or "". ``repeats``:
+    which other runs give the same value, within ``slack`` (in its unit). ``is_of_process``:
+    earlier work of the process changes the value, so a test has a baseline of it only if a
+    limit names it. ``needs_device``: it has a value only if a device is recorded. ``overview``:
+    label of its tile at the top of a report, "" for no tile. ``live``: its cell in the live
+    view.
     """
 
     name: str
@@ -80,5 +82,5 @@ class MetricDefinition:
 
     @property
     def area(self) -> str:
-        """What stands before the dot."""
+        """The part of the name before the dot."""
         return self.name.partition(".")[0]

@@ -1,7 +1,7 @@
-"""What a limit is set on: a metric, a statistic of a reading, or the ratio of two of these.
+"""The left side of a limit: a metric, a statistic of a reading, or a ratio of two of these.
 
-Written ``driver.calls_per_step``, ``torch.reserved_bytes.peak``, on one device
-``torch.reserved_bytes[cuda:1].peak``, and ``A / B``.
+Examples: ``driver.calls_per_step``, ``torch.reserved_bytes.peak``,
+``torch.reserved_bytes[cuda:1].peak`` for one device, and ``A / B``.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _RESERVED = AREAS | {row.area for row in METRICS}
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A metric, or the ``statistic`` of a reading; ``unit`` is None where the name tells none.
+    """A metric, or a ``statistic`` of a reading. ``unit`` is None if the name does not tell it.
 
-    ``device``: of a reading, −1 for the host's; None for all, of which the highest counts (of
-    "min" the lowest).
+    ``device``: the device of the reading, −1 for the host. None means all devices: the highest
+    value counts, or the lowest for "min".
     """
 
     name: str
@@ -39,29 +39,29 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class MetricExpression:
-    """``over`` alone, or ``over`` divided by ``under``."""
+    """``over`` alone, or the ratio ``over`` / ``under``."""
 
     over: Term
     under: Term | None = None
 
     @property
     def name(self) -> str:
-        """As it is written, with single spaces."""
+        """The expression as the user writes it, with single spaces."""
         return self.over.name if self.under is None else f"{self.over.name} / {self.under.name}"
 
     @property
     def unit(self) -> str | None:
-        """None where the name tells none."""
+        """The unit; None if the name does not tell it."""
         return self.over.unit if self.under is None else "ratio"
 
     @property
     def is_metric(self) -> bool:
-        """Whether it is a row of the table, or a part of one."""
+        """Whether it is one metric of the table."""
         return self.under is None and not self.over.reading_name
 
 
 def parse_expression(text: str) -> MetricExpression:
-    """What ``text`` names. Raises MemscopeError."""
+    """Parse the left side of a limit. Raises MemscopeError if it names nothing known."""
     parts = [_parse_term(part.strip()) for part in _SLASH.split(text)]
     if len(parts) == 1:
         return MetricExpression(parts[0])
@@ -72,7 +72,7 @@ def parse_expression(text: str) -> MetricExpression:
         raise MemscopeError(
             f"{over.name} is in {over.unit or 'counts'} and {under.name} in "
             f"{under.unit or 'counts'}.",
-            "Divide two of one unit.",
+            "Divide two values of the same unit.",
         )
     return MetricExpression(over, under)
 
@@ -81,7 +81,7 @@ def _parse_term(text: str) -> Term:
     match = _TERM.fullmatch(text)
     if match is None:
         raise MemscopeError(
-            f"{text!r} is no limit." if text else "There is no limit on nothing.",
+            f"{text!r} is not a limit." if text else "A metric is missing in this limit.",
             "Write METRIC OP VALUE, like 'driver.calls_per_step == 0'.",
         )
     name, part, statistic = match.groups()
@@ -100,8 +100,8 @@ def _parse_statistic(text: str, reading_name: str, statistic: str, part: str | N
     if statistic not in STATISTICS or not reading_name:
         if whole in BY_NAME:
             raise MemscopeError(
-                f"{text} is a reading, and it was taken many times.",
-                f"Say what of them: {text}.peak, or {', '.join(STATISTICS[1:])}.",
+                f"{text} is a reading and has many values.",
+                f"Choose a statistic: {text}.peak, or {', '.join(STATISTICS[1:])}.",
             )
         raise MemscopeError(f"There is no metric {text!r}.", _near(whole))
     if find_definition(reading_name) is not None and reading_name not in BY_NAME:
@@ -121,16 +121,16 @@ def _parse_device(text: str, part: str | None) -> int | None:
         return None
     match = _DEVICE.fullmatch(part)
     if match is None:
-        raise MemscopeError(f"{part!r} in {text} is no device.", "Write [cuda:0], or [host].")
+        raise MemscopeError(f"{part!r} in {text} is not a device.", "Write [cuda:0], or [host].")
     return -1 if match[1] is None else int(match[1])
 
 
 def _no_statistic(name: str) -> MemscopeError:
-    return MemscopeError(f"{name} is a metric: one value of a recording.", f"Write {name} alone.")
+    return MemscopeError(f"{name} is a metric and has only one value.", f"Write {name} alone.")
 
 
 def _near(name: str) -> str:
-    """Names that may have been meant."""
+    """A hint with similar names."""
     metrics = [row.name for row in METRICS]
     names = metrics + [f"{reading_name.name}.peak" for reading_name in READINGS]
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)

@@ -1,8 +1,8 @@
-"""Fragmentation as a recording shows it: over time by torch's counters, and of its map.
+"""Fragmentation in a recording: over time from torch's counters, and at one moment from its map.
 
-reserved − allocated is what torch holds without use. The part of it inside segments in partial use
-(torch's inactive split) cannot be given back; the rest can, or waits for another stream. For
-expandable segments torch does not count that part (CUDACachingAllocator.cpp).
+Reserved − allocated is memory that torch holds unused. Its part inside partly used segments
+(torch's inactive split) cannot be given back. The rest can, or waits for another stream. Torch does
+not count that part for expandable segments (CUDACachingAllocator.cpp).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from memscope.analysis.timeline.series import Series
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.facts import Fact
 
-_NO_MAP = Missing("the allocator's map is not recorded: it is only where memory ran out")
+_NO_MAP = Missing("the allocator's map is recorded only when memory runs out")
 _HOST = Missing("torch's caching allocator serves GPUs, and this is a host device", False)
 
 
 @dataclass(frozen=True, slots=True)
 class UnusedMemory:
-    """Bytes that one device's torch reserved and had not allocated.
+    """Bytes over time that torch reserved and had not allocated on one device.
 
-    ``split``: the part inside segments in partial use; None where torch does not count it, and
-    ``reason`` says why.
+    ``split``: the part inside partly used segments; None if torch does not count it (see
+    ``reason``).
     """
 
     device: int
@@ -36,7 +36,7 @@ class UnusedMemory:
 
 
 def unused_memory(timeline: Timeline) -> UnusedMemory | None:
-    """Of the first device that has readings of both counters; None where none has."""
+    """Unused memory of the first device with both counters; None if no device has them."""
     for device, counters in timeline.counters.items():
         if counters.gap is not None:
             return _with_split(timeline, device, counters.gap)
@@ -54,7 +54,7 @@ def _with_split(timeline: Timeline, device: int, unused: Series) -> UnusedMemory
 
 
 def map_fragmentation(timeline: Timeline) -> Measured:
-    """1 − largest free block / free bytes of the last map, private pools left out."""
+    """1 − largest free block / free bytes in the last map, without private pools."""
     device = find_device(timeline)
     if device is not None and device.is_host:
         return _HOST
@@ -64,4 +64,4 @@ def map_fragmentation(timeline: Timeline) -> Measured:
     own = [bucket for bucket in buckets(found.memory) if not bucket.is_private]
     largest = max((bucket.largest_free_bytes for bucket in own), default=0)
     measured = external_fragmentation(largest, sum(bucket.free_bytes for bucket in own))
-    return Missing("nothing is free inside segments", False) if measured is None else measured
+    return Missing("no memory is free inside segments", False) if measured is None else measured

@@ -1,4 +1,4 @@
-"""Growth from step to step: the slope of floors, which what comes and goes does not move."""
+"""Growth from step to step: the slope of the floors, so temporary memory does not count."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ KINDS = {"allocated": "floor", "reserved_gap": "gap", "outside": "outside"}
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Bytes a step, over ``steps`` steps; a step is a second where the program has none.
+    """Growth in bytes per step over ``steps`` steps; seconds count as steps if there are none.
 
-    ``rising``: share of pairs of floors of which the later is higher. ``level_bytes``: the median
-    floor.
+    ``rising``: share of all pairs of floors that rise. ``level_bytes``: the median floor.
     """
 
     slope: float
@@ -42,30 +41,31 @@ class Growth:
 
     @property
     def rise_bytes(self) -> float:
-        """What it comes to over the run."""
+        """Total growth over the run."""
         return self.slope * self.steps
 
     @property
     def share(self) -> float:
-        """What it comes to over the run, of the level."""
+        """Total growth over the run, as a share of the level."""
         return self.rise_bytes / max(self.level_bytes, 1.0)
 
     @property
     def is_large(self) -> bool:
-        """Whether it matters."""
+        """Whether the growth is large enough to matter."""
         return self.slope > SMALL_BYTES and self.share > SMALL_SHARE
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is more than noise and more than small: worth a sentence."""
+        """Whether the growth is large and steady enough to report in a sentence."""
         return self.is_large and self.rising >= RISING
 
 
 def analyse_growth(timeline: Timeline, kind: str) -> dict[int, Growth]:
-    """Device → growth of "allocated" (less known KV), "reserved_gap" or "outside", where measured.
+    """Device → growth of "allocated" (without known KV), "reserved_gap" or "outside".
 
-    Theil–Sen (Sen 1968): the median slope of all pairs of floors, a floor being the least reading
-    of one of at most ``MAX_FLOORS`` windows after warm-up.
+    Theil–Sen (Sen 1968): the median slope of all pairs of floors. A floor is the lowest reading
+    of one of at most ``MAX_FLOORS`` windows after warm-up. Devices without enough readings are
+    left out.
     """
     return {
         device: growth
@@ -76,13 +76,13 @@ def analyse_growth(timeline: Timeline, kind: str) -> dict[int, Growth]:
 
 
 def fastest_growth(timeline: Timeline, kind: str) -> tuple[int, Growth] | None:
-    """The device of which it grows most, of those where that matters if it does anywhere."""
+    """The device with the fastest growth; large growth goes first. None if none is measured."""
     found = analyse_growth(timeline, kind).items()
     return max(found, key=lambda each: (each[1].is_large, each[1].slope), default=None)
 
 
 def growth_slope(timeline: Timeline, kind: str) -> DeviceValue | Missing | Negligible:
-    """The metric: bytes a step. Negligible where all of it is a small share of the level."""
+    """The growth metric, in bytes per step. Negligible if it is a small share of the level."""
     found = fastest_growth(timeline, kind)
     if found is None:
         return _missing(timeline, kind)
@@ -94,13 +94,13 @@ def growth_slope(timeline: Timeline, kind: str) -> DeviceValue | Missing | Negli
 
 
 def unit_measured(timeline: Timeline, unit: str) -> str:
-    """``unit`` as it is of this recording: a second, where the program has no steps."""
+    """``unit`` per second instead of per step, if the program shows no steps."""
     has_steps = len(timeline.steps) > 0 and not timeline.are_steps_seconds
     return unit if has_steps else per_second(unit)
 
 
 def measure_growth(timeline: Timeline, series: Series) -> Growth | Missing:
-    """Growth of one series after warm-up."""
+    """Growth of one series after warm-up, or why there are too few readings for it."""
     x, y = _after_warmup(timeline, series)
     at, floor = take_floors(x, y)
     if len(floor) < LEAST_FLOORS:
@@ -113,21 +113,21 @@ def measure_growth(timeline: Timeline, series: Series) -> Growth | Missing:
 def _too_few(timeline: Timeline, series: Series, readings: int, floors: int) -> Missing:
     if readings >= LEAST_FLOORS:
         return Missing(
-            f"growth takes readings from {LEAST_FLOORS} stretches of the run after warm-up, and "
-            f"these are from {max(floors, 1)}: run longer, or more steps"
+            f"growth needs readings from {LEAST_FLOORS} parts of the run after warm-up, and there "
+            f"are readings from {max(floors, 1)}: run longer, or for more steps"
         )
     gaps_ns = np.diff(series.t_ns)
     taking_s = LEAST_FLOORS * float(np.median(gaps_ns)) / 1e9 if len(gaps_ns) else 0.0
-    pace = f", some {format_seconds(taking_s)} at their pace" if taking_s >= 0.1 else ""
+    pace = f" (about {format_seconds(taking_s)} at this rate)" if taking_s >= 0.1 else ""
     return Missing(
-        f"growth takes {LEAST_FLOORS} readings after warm-up{pace}, and there are {readings}: run "
+        f"growth needs {LEAST_FLOORS} readings after warm-up{pace}, and there are {readings}: run "
         f"longer, or record a sample of your own in each of {LEAST_FLOORS + timeline.warmup_steps} "
         "steps"
     )
 
 
 def take_floors(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """The least point of each window; the windows are as long as each other in ``x``."""
+    """The lowest point of each window. All windows have the same width in ``x``."""
     if len(x) < LEAST_FLOORS or x[-1] <= x[0]:
         return x[:0], y[:0]
     windows = min(max(len(x) // POINTS_A_FLOOR, LEAST_FLOORS), MAX_FLOORS)
@@ -139,7 +139,7 @@ def take_floors(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def theil_sen(x: Floats, y: Floats) -> tuple[float, float]:
-    """Median slope of all pairs, and the share of pairs that rise. ``x`` rises."""
+    """The median slope of all pairs, and the share of pairs that rise. ``x`` must be sorted."""
     first, second = np.triu_indices(len(x), k=1)
     run, rise = x[second] - x[first], y[second] - y[first]
     is_apart = run > 0
@@ -150,7 +150,7 @@ def theil_sen(x: Floats, y: Floats) -> tuple[float, float]:
 
 
 def time_until_full(timeline: Timeline) -> DeviceValue | Missing:
-    """Free bytes over all growth together, in seconds; of the device that is full first."""
+    """Seconds until the first device is full: free bytes / all its growth together."""
     growths = [found for kind in KINDS for found in analyse_growth(timeline, kind).items()]
     if not growths:
         return Missing("no growth is measured")
@@ -171,7 +171,7 @@ def time_until_full(timeline: Timeline) -> DeviceValue | Missing:
 
 
 def _after_warmup(timeline: Timeline, series: Series) -> tuple[Floats, Floats]:
-    """Step (or second) and least bytes of each point of the series that counts."""
+    """Step (or second) and lowest bytes of each point after warm-up."""
     steps = timeline.steps
     if not len(steps):
         x = series.t_ns / 1e9
@@ -211,5 +211,5 @@ def _missing(timeline: Timeline, kind: str) -> Missing:
             assert isinstance(found, Missing)
             return found
     if kind == "outside":
-        return Missing("the driver's metric of this process is not recorded")
+        return Missing("the driver's reading of this process is not recorded")
     return Missing("torch's allocator counters are not recorded")

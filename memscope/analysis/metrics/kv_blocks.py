@@ -1,6 +1,6 @@
-"""A paged KV cache: how full it was at its peak, how much of its last blocks lies unused.
+"""Metrics of a paged KV cache: blocks held at the peak, and unused slots in the last blocks.
 
-The fact ``kv`` says how many ``blocks`` there are and how many ``block_tokens`` each holds.
+The fact ``kv`` gives the number of ``blocks`` and the ``block_tokens`` of each block.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ ONE_BUFFER = Missing("this run keeps its KV cache in one buffer, not in blocks",
 
 
 def peak_utilisation(timeline: Timeline) -> Measured:
-    """Blocks that requests held at the peak, over all.
+    """KV blocks that requests held at the peak / all KV blocks.
 
-    By the readings of ``kv.held_blocks`` where there are any: of shared blocks only they tell.
+    Readings of ``kv.held_blocks`` are preferred: only they count a shared block once.
     """
     missing = _missing(timeline)
     if missing is not None:
@@ -32,12 +32,12 @@ def peak_utilisation(timeline: Timeline) -> Measured:
         return max(each.series.peak for each in readings.values()) / blocks
     lost = sum(timeline.dropped.get(kind, 0) for kind in ("kv_block_alloc", "kv_block_free"))
     if lost:
-        return Missing(f"{lost:,} events of KV blocks were dropped by the recorder")
+        return Missing(f"{lost:,} events about KV blocks were dropped by the recorder")
     return timeline.serving.peak_blocks / blocks
 
 
 def unused_slot_ratio(timeline: Timeline) -> Measured:
-    """Unused slots of requests' last blocks over all slots held, median of the readings."""
+    """Unused slots in requests' last blocks / all slots held: the median of the readings."""
     missing = _missing(timeline)
     if missing is not None:
         return missing
@@ -45,12 +45,12 @@ def unused_slot_ratio(timeline: Timeline) -> Measured:
     if not len(unused):
         return Missing(f"{UNUSED} is not sampled while requests hold blocks")
     if not slots:
-        return Missing("the tokens of a KV block are not recorded")
+        return Missing("the number of tokens per KV block is not recorded")
     return float(np.median(unused.last)) / slots
 
 
 def request_oom_rate(timeline: Timeline) -> Measured:
-    """Requests lost to memory over all submitted."""
+    """Requests lost for lack of memory / requests submitted."""
     submitted = timeline.counts.get("request_submit", 0)
     if not submitted:
         return Missing("no request is recorded: this program serves none", False)

@@ -1,4 +1,4 @@
-"""Uploads against the link that they cross."""
+"""Upload rate compared with the rate of the host-to-device link."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from memscope.analysis.metrics.residency import NO_WINDOW, ONLY_WARMUP
 from memscope.analysis.timeline.timeline import Timeline
 from memscope.facts import Fact
 
-ON_HOST = Missing("on a host device a copy crosses no link")
-NO_RATE = Missing("the link's pinned rate at this copy size is not recorded")
+ON_HOST = Missing("on a host device copies do not cross a link")
+NO_RATE = Missing("the link's rate from pinned memory at this copy size is not recorded")
 NOT_TIMED = Missing("uploads are not timed on the device")
 NOTHING_UPLOADED = Missing("nothing is uploaded after warm-up", False)
 
 
 def link_ratio(timeline: Timeline) -> Measured:
-    """Upload bytes / device time / the pinned rate that the run measured with its own slabs.
+    """Upload rate / the rate from pinned memory that the run measured with its own slabs.
 
-    Of the steps after warm-up in which every upload was timed.
+    Counts steps after warm-up whose uploads were all timed.
     """
     device = find_device(timeline)
     if device is not None and device.is_host:

@@ -25,11 +25,11 @@ from memscope.analysis.timeline.timeline import Timeline
 from memscope.facts import probe_fact
 from memscope.readings import PEAK_REGISTERS
 
-NO_STEP_AFTER_WARMUP = "no reading of it was taken within a step after warm-up"
+NO_STEP_AFTER_WARMUP = "it was not read within a step after warm-up"
 
 
 def measure(timeline: Timeline, limits: Sequence[Limit] = ()) -> dict[str, Metric]:
-    """Every metric of the table, and what else ``limits`` name, by ``Limit.metric``."""
+    """Every metric of the table and every other value that ``limits`` name, by ``Limit.metric``."""
     found = metrics(timeline)
     for limit in limits:
         if not limit.expression.is_metric and limit.metric not in found:
@@ -52,7 +52,7 @@ def _measure_expression(
 
 
 def _divide(over: Metric, under: Metric) -> Metric:
-    """The ratio of two that have values, and of which devices they are."""
+    """The ratio of two metrics with values, and the devices of both."""
     assert over.value is not None
     if not under.value:
         return make_metric(over.name, "ratio", Missing(f"{under.name} is 0"))
@@ -76,11 +76,12 @@ def _measure_term(timeline: Timeline, term: Term, found: Mapping[str, Metric]) -
 def measure_statistic(
     timeline: Timeline, reading_name: str, statistic: str, device: int | None = None
 ) -> DeviceValue | Missing:
-    """One statistic of a reading; of several devices the highest, of "min" the lowest.
+    """One statistic of a reading: the highest of several devices, or the lowest for "min".
 
-    Peak, min and end are those of all readings, and exact; a peak takes the register in as well,
-    where there is one. p95 and median are of readings inside steps after warm-up (of all where the
-    program has no steps) and at most 0.2 % too high. Growth is that of floors, a step.
+    Peak, min and end are exact and cover all readings; a peak includes torch's own peak counter
+    if there is one. p95 and median cover readings inside steps after warm-up (all readings if
+    there are no steps) and are at most 0.2 % too high. Growth is the slope of the floors, per
+    step.
     """
     known = _on_device(timeline.readings_of(reading_name), device)
     if not known:
@@ -111,7 +112,7 @@ def _peaks(*readings: Mapping[int, DeviceReadings]) -> dict[int, float]:
 def _on_device(
     readings: dict[int, DeviceReadings], device: int | None
 ) -> dict[int, DeviceReadings]:
-    """Those of one device; what was read without one is of the first."""
+    """Readings of one device. Readings without a device belong to the first one."""
     if device is None:
         return readings
     if device in readings:
@@ -129,7 +130,7 @@ def _fastest(timeline: Timeline, known: dict[int, DeviceReadings]) -> DeviceValu
 
 
 def _why_missing(timeline: Timeline, reading_name: str, device: int | None) -> Missing:
-    """The reason that its probe gave, where it gave one."""
+    """Why a reading is missing, with its probe's reason if there is one."""
     place = "" if device is None else f" of {'the host' if device < 0 else f'cuda:{device}'}"
     if device is not None and timeline.readings_of(reading_name):
         return Missing(f"{reading_name}{place} is not in this recording")

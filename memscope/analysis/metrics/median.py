@@ -1,4 +1,4 @@
-"""Metrics of several recordings of the same thing: the median of each."""
+"""The median of each metric over several recordings of the same program."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from memscope.analysis.metrics.metric import Metric
 
 
 def median_metrics(measured: Sequence[Mapping[str, Metric]]) -> dict[str, Metric]:
-    """Every metric of ``measured``; one that a recording does not have is not measured at all.
+    """The median of each metric. It has no value if one of the recordings does not have it.
 
-    So that a value never stands for fewer recordings than were made.
+    So every value stands for all recordings.
     """
     if len(measured) == 1:
         return dict(measured[0])
@@ -29,7 +29,7 @@ def _median(metrics: list[Metric | None]) -> Metric:
         value = statistics.median(values)
         return replace(found[0], value=value, reason=reason, is_negligible=is_negligible)
     missing = [metric for metric in found if metric.value is None]
-    reason = missing[0].reason if missing else "nothing of it is recorded"
+    reason = missing[0].reason if missing else "it is not recorded"
     count = len(metrics) - len(values)
     if values:
         reason = f"in {count} of {len(metrics)} repetitions: {reason}"

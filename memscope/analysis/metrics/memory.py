@@ -1,4 +1,4 @@
-"""Memory that the process held on its device, against what it may use."""
+"""Peak memory of the process on its devices, and how much it may use."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from memscope.analysis.timeline.timeline import Timeline
 from memscope.facts import probe_fact
 
 NO_DEVICE = Missing("no device is recorded")
-NO_PEAK = Missing("driver calls of old steps are sums alone, or older than is kept")
+NO_PEAK = Missing("driver calls of old steps were kept only as sums, or deleted")
 NO_READING = Missing("neither driver calls nor torch's counters are recorded")
 
 
 def find_devices(timeline: Timeline) -> dict[int, Device]:
-    """Devices by index, as the program named them or torch used them."""
+    """Index → device, as the program named it or torch used it."""
     return read_devices(timeline.facts)
 
 
@@ -25,16 +25,16 @@ def find_device(timeline: Timeline) -> Device | None:
 
 
 def peak_bytes(timeline: Timeline) -> DeviceValue | Missing:
-    """The most this process held on one device: torch's reserved bytes, and what driver calls took.
+    """Most bytes that this process held on one device: torch reserved plus driver calls.
 
-    On a host device what it handed out.
+    On a host device: the most bytes that it handed out.
     """
     peaks = _own_peaks(timeline)
     return peaks if isinstance(peaks, Missing) else highest_of(peaks)
 
 
 def peak_ratio(timeline: Timeline) -> DeviceValue | Missing:
-    """The most held on one device over what may be used of that device."""
+    """Peak memory on one device / the memory that may be used there."""
     peaks = _own_peaks(timeline)
     if isinstance(peaks, Missing):
         return peaks
@@ -48,9 +48,9 @@ def peak_ratio(timeline: Timeline) -> DeviceValue | Missing:
 
 
 def held_by_device(timeline: Timeline) -> dict[int, int]:
-    """GPU → the most held there, by NVML or as ``peak_bytes``, whichever is more.
+    """GPU → peak bytes there: NVML's reading or ``peak_bytes``, whichever is more.
 
-    NVML's metric has the context and what libraries took in it. Empty where nothing was read.
+    NVML's reading includes the context and libraries. Empty if nothing was read.
     """
     devices = find_devices(timeline)
     if not devices or devices[min(devices)].is_host:
@@ -66,8 +66,10 @@ def held_by_device(timeline: Timeline) -> dict[int, int]:
 
 
 def _own_peaks(timeline: Timeline) -> dict[int, int] | Missing:
-    """Device → the most that this process took there; those where it took nothing are left out
-    unless it took nothing anywhere. Driver calls are of the first device."""
+    """Device → peak bytes of this process. Driver calls belong to the first device.
+
+    Devices without memory are left out, unless no device has any.
+    """
     devices = find_devices(timeline)
     if not devices:
         return NO_DEVICE
@@ -90,7 +92,7 @@ def _own_peaks(timeline: Timeline) -> dict[int, int] | Missing:
 
 
 def _torch_peaks(timeline: Timeline, first: int) -> dict[int, int]:
-    """Device → the most that torch reserved; what was read without a device is the first one's."""
+    """Device → peak reserved bytes. Readings without a device belong to the ``first`` one."""
     peaks: dict[int, int] = {}
     for reading_name in ("torch.reserved_bytes", "torch.peak_reserved_bytes"):
         for index, readings in timeline.readings_of(reading_name).items():
@@ -104,14 +106,14 @@ def _peak(series: Series) -> int:
 
 
 def host_bytes(timeline: Timeline) -> int | None:
-    """The most that the process had resident on the host."""
+    """Peak RSS of the process in bytes; None if it was not read."""
     names = ("host.rss_bytes", "host.peak_rss_bytes")
     peaks = [_peak(timeline.series[name]) for name in names if name in timeline.series]
     return max(peaks, default=None)
 
 
 def host_peak_bytes(timeline: Timeline) -> Measured:
-    """``host_bytes`` as a metric."""
+    """The metric of ``host_bytes``, or why it is missing."""
     peak = host_bytes(timeline)
     if peak is not None:
         return peak

@@ -1,4 +1,4 @@
-"""Metrics of a device's memory and of torch's allocator: level, cache, fragmentation, growth."""
+"""Metrics of device memory, host memory, torch's allocator, fragmentation and growth."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from memscope.analysis.metrics.growth import growth_slope, time_until_full
 from memscope.analysis.metrics.memory import host_peak_bytes, peak_bytes, peak_ratio
 
 ANY = "any program"
-TORCH = "programs whose GPU memory torch's caching allocator hands out"
+TORCH = "programs that use torch's caching allocator on a GPU"
 SLACK_RATIO = 0.02  # what sampling alone may move a ratio by
 SLACK_GROWTH = 1024.0
 SLACK_HOST_BYTES = float(16 << 20)  # what Python and its libraries differ by from run to run
@@ -39,8 +39,8 @@ def _growth_row(
         "bytes/step",
         definition,
         _growth(kind),
-        "Theil–Sen slope over the run; a step is a second where the program has none",
-        f"{TORCH}; the default where it comes to more than 0.5 % over the run",
+        "Theil–Sen slope over the run; per second if the program shows no steps",
+        f"{TORCH}; the default limit applies if growth over the run is more than 0.5 %",
         (DefaultLimit("<= 1 KiB"),),
         advice,
         "lower",
@@ -55,8 +55,8 @@ MEMORY_METRICS = (
     MetricDefinition(
         "memory.peak_bytes",
         "bytes",
-        "the most this process held on one device: torch's reserved bytes and what driver calls "
-        "took; on a host device what it handed out",
+        "the most memory that this process held on one device: torch's reserved bytes plus its own "
+        "driver calls; on a host device, the bytes that it handed out",
         lambda results: peak_bytes(results.timeline),
         "the peak of the recording",
         ANY,
@@ -68,7 +68,7 @@ MEMORY_METRICS = (
     MetricDefinition(
         "memory.peak_ratio",
         "ratio",
-        "the most held on one device over that device's memory or the limit set on it",
+        "peak memory on one device / that device's memory, or the limit set on it",
         lambda results: peak_ratio(results.timeline),
         "the peak of the recording",
         ANY,
@@ -76,16 +76,16 @@ MEMORY_METRICS = (
         "Hold less at the peak (smaller batches, fewer layers on the device), or raise the limit.",
         "lower",
         ON_ONE_CLASS,
-        overview="of what may be used",
+        overview="of usable memory",
         live=LiveCell("peak, of the limit", program=3),
     ),
     MetricDefinition(
         "memory.time_until_full_s",
         "s",
-        "free bytes over the growth that growth.* measures",
+        "free bytes / the growth that growth.* measures",
         lambda results: time_until_full(results.timeline),
         "the end of the recording",
-        "programs of which something grows",
+        "programs whose memory grows",
         advice="See which growth.* rises, and what is kept from step to step.",
         direction="higher",
         repeats=IN_NO_OTHER_RUN,
@@ -98,7 +98,7 @@ HOST_METRICS = (
     MetricDefinition(
         "host.peak_bytes",
         "bytes",
-        "the peak of host RSS, host.rss_bytes: what this process had in the machine's memory",
+        "peak host RSS: the most of the machine's memory that this process had resident",
         lambda results: host_peak_bytes(results.timeline),
         "the peak of the recording",
         ANY,
@@ -119,9 +119,10 @@ ALLOCATOR_METRICS = (
         "(reserved − allocated) / reserved of torch's allocator, private pools left out",
         lambda results: cache_ratio(results.timeline),
         "median of the readings within steps",
-        f"{TORCH}; the default where reserved − allocated is 256 MiB and 1 % of the device or more",
+        f"{TORCH}; the default limit applies if reserved − allocated is at least 256 MiB and 1 % "
+        "of the device",
         (DefaultLimit("<= 0.2"),),
-        "The cache holds what nothing uses: look for mixed sizes, or use expandable segments.",
+        "Much of the cache is unused: avoid mixed sizes, or use expandable segments.",
         "lower",
         ON_ONE_CLASS,
         SLACK_RATIO,
@@ -131,12 +132,12 @@ ALLOCATOR_METRICS = (
     MetricDefinition(
         "allocator.flushes_in_steps",
         "calls",
-        "torch.cuda.empty_cache() within steps",
+        "calls of torch.cuda.empty_cache() within steps",
         lambda results: flushes_in_steps(results.timeline),
         "all steps",
         TORCH,
         (DefaultLimit("== 0"),),
-        "Take empty_cache() out of the loop: each call makes the next allocations slow.",
+        "Remove empty_cache() from the loop: each call makes the next allocations slow.",
         "lower",
         is_after_warmup=True,
         live=LiveCell("flushes in steps", program=5),
@@ -146,9 +147,9 @@ ALLOCATOR_METRICS = (
         "ratio",
         "(most − least allocated within a step) / most",
         lambda results: swing_ratio(results.timeline),
-        "median of steps that were read four times or more",
+        "median of steps with at least four readings",
         TORCH,
-        advice="Activations come and go: smaller batches, or checkpointing, lower the peak.",
+        advice="Smaller batches or activation checkpointing lower the peak.",
         is_after_warmup=True,
         live=LiveCell("swing within a step", program=7),
     ),
@@ -162,7 +163,7 @@ FRAGMENTATION_METRICS = (
         lambda results: map_fragmentation(results.timeline),
         "the allocator's last recorded map",
         TORCH,
-        advice="No one free block is large: fewer different sizes, or expandable segments.",
+        advice="Free memory is in small blocks: use fewer different sizes, or expandable segments.",
         direction="lower",
         repeats=ON_ONE_CLASS,
         slack=SLACK_RATIO,
@@ -174,7 +175,7 @@ FRAGMENTATION_METRICS = (
         lambda results: rounding_ratio(results.timeline),
         "the last reading",
         TORCH,
-        advice="Rounding takes it: many small tensors cost more than a few large ones.",
+        advice="Rounding wastes memory: many small tensors cost more than a few large ones.",
         direction="lower",
         repeats=ON_ONE_CLASS,
         slack=SLACK_RATIO,
@@ -184,19 +185,19 @@ FRAGMENTATION_METRICS = (
 GROWTH_METRICS = (
     _growth_row(
         "allocated",
-        "slope of the floor of allocated bytes, known KV left out",
-        "Something is kept from each step to the next: look for tensors in lists and closures.",
+        "growth of the floor (the lowest readings) of allocated bytes, without known KV",
+        "Memory is kept from step to step: look for tensors in lists and closures.",
         LiveCell("growth", program=4),
     ),
     _growth_row(
         "reserved_gap",
-        "slope of the floor of reserved − allocated",
-        "The cache grows without being used: sizes vary from step to step.",
+        "growth of the floor of reserved − allocated",
+        "Unused cache grows: allocation sizes vary from step to step.",
         LiveCell("cache growth", program=6),
     ),
     _growth_row(
         "outside",
-        "slope of the floor of the process's bytes that torch did not reserve",
+        "growth of the floor of the process's memory outside torch",
         "A library allocates outside torch: see which code is loaded while it grows.",
     ),
 )

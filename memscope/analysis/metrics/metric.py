@@ -1,4 +1,4 @@
-"""A metric as measured, or why it was not."""
+"""A measured metric, or the reason why it has no value."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from memscope.units import format_value
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why a metric has no value: nothing measured it, or it does not apply to this program."""
+    """Why a metric has no value: it was not measured, or does not apply to this program."""
 
     reason: str
     is_applicable: bool = True
 
 
 class Extreme(StrEnum):
-    """Which of several devices a value is of."""
+    """Which device a value is taken from if there are several."""
 
     HIGHEST = "highest"
     LOWEST = "lowest"
@@ -26,7 +26,7 @@ class Extreme(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceValue:
-    """A value of one device: the highest or lowest of all ``devices`` that the process used."""
+    """The value of one device: the highest or lowest of all ``devices`` that the process used."""
 
     value: float
     device: int
@@ -46,28 +46,28 @@ class DeviceValue:
 
 @dataclass(frozen=True, slots=True)
 class Negligible:
-    """A value that default limits do not judge, because what it stands for is too small."""
+    """A value too small for the default limits to judge."""
 
     value: DeviceValue
     reason: str
 
 
 def highest_of(values: Mapping[int, float]) -> DeviceValue:
-    """The highest of device → value; the first of equals."""
+    """The device with the highest value; the first one if several are equal."""
     known = on_devices(values)
     device = max(known, key=lambda each: known[each])
     return DeviceValue(known[device], device, len(known))
 
 
 def lowest_of(values: Mapping[int, float]) -> DeviceValue:
-    """The lowest of device → value; the first of equals."""
+    """The device with the lowest value; the first one if several are equal."""
     known = on_devices(values, Extreme.LOWEST)
     device = min(known, key=lambda each: known[each])
     return DeviceValue(known[device], device, len(known), Extreme.LOWEST)
 
 
 def on_devices(values: Mapping[int, float], extreme: Extreme = Extreme.HIGHEST) -> dict[int, float]:
-    """Device → value. What was read without a device (−1) counts for the first one."""
+    """Device → value. Readings without a device (−1) belong to the first one."""
     first = next((device for device in values if device >= 0), 0)
     choose = max if extreme == Extreme.HIGHEST else min
     known: dict[int, float] = {}
@@ -82,11 +82,12 @@ Measured = float | Missing
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """``value`` in ``unit``. If it is None, ``reason`` says why.
+    """A metric: ``value`` in ``unit``, or None and the ``reason``.
 
-    ``is_applicable`` False: it cannot be measured on such a program, which is no failure.
+    ``is_applicable`` is False if this kind of program cannot have it, which is no failure.
     ``is_negligible``: it has a value, and ``reason`` says why default limits do not judge it.
-    ``device`` ("cuda:1") and ``device_words``: whose value it is, if the process used several GPUs.
+    ``device`` ("cuda:1") and ``device_words``: the device of the value, if the process used
+    several GPUs.
     """
 
     name: str
@@ -100,12 +101,12 @@ class Metric:
 
 
 def value_words(value: float, unit: str, device_words: str | None) -> str:
-    """A value for people, with the device in brackets if there are several."""
+    """The value as text, with the device in brackets if there are several."""
     return format_value(value, unit) + (f" ({device_words})" if device_words else "")
 
 
 def make_metric(name: str, unit: str, measured: Measured | Negligible | DeviceValue) -> Metric:
-    """The metric of a measured value, or of the reason why there is none."""
+    """A metric from a measured value, or from the reason why there is none."""
     if isinstance(measured, DeviceValue):
         value = float(measured.value)
         return Metric(name, value, unit, device=measured.place, device_words=measured.device_words)

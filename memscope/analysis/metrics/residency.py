@@ -1,4 +1,4 @@
-"""The residency window: how much it uploads, how much of that was avoidable, what it holds."""
+"""Metrics of the residency window: uploads, avoidable uploads, and weights on the device."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from memscope.analysis.timeline.timeline import Timeline
 NO_WINDOW = Missing("no weight upload is recorded: this program has no residency window", False)
 NO_STEP = Missing("no step has ended")
 ONLY_WARMUP = Missing("no step has ended after warm-up")
-UNFOLLOWED = Missing("events that say where layers were are sums alone, or older than is kept")
+UNFOLLOWED = Missing("events that say where layers were are kept only as sums, or deleted")
 
 
 @dataclass(frozen=True, slots=True)
 class Residency:
-    """Of a run with a window. Layers leave lm_head out; entries and bytes take it in.
+    """Metrics of a run with a window. Layers leave lm_head out; entries and bytes include it.
 
-    ``uploads_per_step``: layers, mean over the steps after warm-up. ``avoidable_uploads``: that
-    less the fewest that any policy needs with the slabs that the peak holds, ready or in flight.
-    Entries, layers and bytes count what is ready for compute; an upload is in flight until its
-    layer runs. The peaks are those within any step, the levels those at the last step's end.
-    ``held_bytes``: the most that resident, in flight and idle weights took together.
+    ``uploads_per_step``: layers, the mean of steps after warm-up. ``avoidable_uploads``: that
+    minus the fewest uploads that any policy needs with as many slabs as the peak holds.
+    Entries, layers and bytes count weights ready for compute; an upload is in flight until its
+    layer runs. Peaks are the highest values within any step; the other values are those at the
+    end of the last step. ``held_bytes``: the most that resident, in-flight and idle weights
+    took together.
     """
 
     uploads_per_step: Measured
@@ -36,7 +37,7 @@ class Residency:
 
 
 def analyse_residency(timeline: Timeline) -> Residency:
-    """What the window of a recording did."""
+    """Compute the metrics of a recording's window."""
     missing = _missing(timeline)
     if missing is not None:
         return Residency(*[missing] * 8)
@@ -57,10 +58,10 @@ def analyse_residency(timeline: Timeline) -> Residency:
 
 
 def least_uploads(layers: int, slabs: int) -> float:
-    """Fewest layers that a sweep over ``layers`` must upload with room for ``slabs`` of them.
+    """Fewest layers that a sweep over ``layers`` must upload if ``slabs`` of them fit.
 
-    L(L − C)/(L − 1): what Belady's rule (evict what is needed last) comes to on a cyclic sweep.
-    A layer that runs takes one slab at least.
+    L(L − C)/(L − 1): the result of Belady's rule (evict the layer needed last) on a cyclic
+    sweep. A layer that runs takes at least one slab.
     """
     slabs = max(slabs, 1)
     if slabs >= layers:
@@ -69,7 +70,7 @@ def least_uploads(layers: int, slabs: int) -> float:
 
 
 def wait_ms_per_step(timeline: Timeline) -> float | None:
-    """How long compute waited for uploads in a step after warm-up, mean; None without steps."""
+    """Mean time in ms that compute waited for uploads per step; None without steps."""
     steps = timeline.measured_steps
     return float(steps.wait_ns.mean()) / 1e6 if len(steps) else None
 
@@ -79,7 +80,7 @@ def _missing(timeline: Timeline) -> Missing | None:
         return NO_WINDOW
     if not timeline.are_uploads_known:
         lost = timeline.dropped["upload"]
-        return Missing(f"{lost:,} uploads came too fast and are sums that name no layer")
+        return Missing(f"{lost:,} uploads came too fast to record which layers they were")
     return None if len(timeline.steps) else NO_STEP
 
 

@@ -1,7 +1,6 @@
-"""Every metric: its unit, its definition, its default limits, what to do when one is broken.
+"""The table of all metrics: units, definitions, default limits and advice.
 
-``METRICS`` is the only table of them; its rows stand by area in the files that it is made of. A
-metric that nothing records yet says what would record it.
+``METRICS`` is the only such table. Its rows are grouped by area in the files that it imports.
 """
 
 from __future__ import annotations
@@ -55,12 +54,12 @@ def metrics(timeline: Timeline) -> dict[str, Metric]:
 
 
 def find_definition(name: str) -> MetricDefinition | None:
-    """The row of a metric, of one geometry's ("pool.hit_rate[64x2]") as well."""
+    """The definition of a metric, also for one geometry ("pool.hit_rate[64x2]")."""
     return _BY_NAME.get(name.partition("[")[0])
 
 
 def _hit_rates(pool: WeightPool) -> dict[str, Metric]:
-    """One for each geometry that was asked for after warm-up."""
+    """A hit rate for each geometry requested after warm-up."""
     found = {}
     for geometry in pool.geometries:
         rate = hit_rate(geometry.hits, geometry.misses)

@@ -1,4 +1,4 @@
-"""The weight pool: how often a buffer was at hand, and what lies idle in it."""
+"""Metrics of the weight pool: how often it had a free buffer, and how much of it is idle."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from memscope.analysis.timeline.step_fold import Geometry
 from memscope.analysis.timeline.timeline import Timeline
 
 NO_POOL = Missing("this program has no weight pool", False)
-NO_TAKE = Missing("no buffer was asked of the pool after warm-up", False)
+NO_TAKE = Missing("no buffer was requested from the pool after warm-up", False)
 
 
 @dataclass(frozen=True, slots=True)
 class WeightPool:
-    """Of the steps after warm-up; ``idle_bytes`` at the last step's end."""
+    """Counts of steps after warm-up; ``idle_bytes`` is at the end of the last step."""
 
     hits: int
     misses: int
@@ -29,7 +29,7 @@ class WeightPool:
 
 
 def analyse_weight_pool(timeline: Timeline) -> WeightPool:
-    """What the weight pool of a recording did."""
+    """Compute the metrics of a recording's weight pool."""
     steps = timeline.measured_steps
     hits, misses = int(steps.pool_hits.sum()), int(steps.pool_misses.sum())
     return WeightPool(
@@ -45,7 +45,7 @@ def analyse_weight_pool(timeline: Timeline) -> WeightPool:
 
 
 def hit_rate(hits: int, misses: int) -> Measured:
-    """hits / (hits + misses)."""
+    """hits / (hits + misses), or why there is none."""
     return hits / (hits + misses) if hits + misses else NO_TAKE
 
 
@@ -68,11 +68,11 @@ def _idle_bytes(timeline: Timeline) -> Measured:
 
 
 def why_no_calls(timeline: Timeline) -> Missing | None:
-    """Why the driver calls of its steps are not known; None where they are."""
+    """Why driver calls per step are not known; None if they are."""
     if not timeline.driver.calls:
         return Missing("no driver call is recorded")
     if read_policy(timeline.facts).allocator == "torch":
-        return Missing("torch makes the calls for weights and only counts them")
+        return Missing("torch makes the driver calls for weights and reports only their number")
     return None
 
 

@@ -1,4 +1,4 @@
-"""Metrics of a residency window: uploads, what is resident, the weight pool, steps, the link."""
+"""Metrics of a residency window: uploads, resident weights, the weight pool, steps and the link."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memscope.analysis.timeline.timeline import Timeline
 WINDOW = "programs with a residency window over their layers"
 SMALLER = "Change the window: another --keep or --policy."
 POOL = "programs with a weight pool"
-NO_STEPS = Missing("the program shows no steps, so that each second is one")
+NO_STEPS = Missing("the program shows no steps, so each second counts as one")
 
 
 def _residency(field: str) -> Measure:
@@ -32,7 +32,7 @@ def _residency(field: str) -> Measure:
 
 
 def why_no_durations(timeline: Timeline) -> Missing | None:
-    """Why step durations are not known; None if they are, or will be at the end of a step."""
+    """Why step durations are not known; None if they are, or will be when a step ends."""
     return NO_STEPS if timeline.are_steps_seconds else None
 
 
@@ -47,7 +47,7 @@ def _wait_ratio(results: Results) -> Measured:
     timeline = results.timeline
     steps = timeline.measured_steps
     if not any(timeline.counts.get(kind) for kind in ("wait", "upload")):
-        return Missing("no upload is recorded that compute could wait for", False)
+        return Missing("no uploads are recorded that compute could wait for", False)
     if not len(steps):
         return ONLY_WARMUP
     if not timeline.counts.get("wait") and (steps.upload_duration_ns < 0).any():
@@ -87,7 +87,7 @@ RESIDENCY_METRICS = (
         _residency("uploads_per_step"),
         "mean of steps",
         WINDOW,
-        advice="Keep more layers (--keep), or another policy: --policy pinned.",
+        advice="Keep more layers (--keep), or use another policy (--policy pinned).",
         direction="lower",
         is_after_warmup=True,
         overview="uploaded per step",
@@ -96,8 +96,8 @@ RESIDENCY_METRICS = (
     MetricDefinition(
         "residency.avoidable_uploads",
         "layers",
-        "uploads per step that a better policy would avoid at the same peak memory: those beyond "
-        "L(L − C)/(L − 1) for L layers, of which the peak holds C (0 if C is L)",
+        "uploads per step that a better policy would avoid at the same peak memory; the best "
+        "policy uploads L(L − C)/(L − 1) if C of L layers fit (0 if C is L)",
         _residency("avoidable_uploads"),
         "mean of steps",
         WINDOW,
@@ -110,7 +110,7 @@ RESIDENCY_METRICS = (
     _window_row(
         "entries_at_step_end",
         "entries",
-        "weights ready for compute, lm_head among them",
+        "weights ready for compute, including lm_head",
         "the last step's end",
         "",
         live=LiveCell("entries at end", window=5),
@@ -137,7 +137,7 @@ RESIDENCY_METRICS = (
     _window_row(
         "held_bytes",
         "bytes",
-        "the most that resident, in flight and idle weights took together",
+        "the most memory that resident, in-flight and idle weights took together",
         "the peak of the recording",
         live=LiveCell("weights held at peak", window=10),
     ),
@@ -147,12 +147,12 @@ POOL_METRICS = (
     MetricDefinition(
         "pool.hit_rate",
         "ratio",
-        "requests that the weight pool served with a free buffer, over all; by geometry as well",
+        "requests that the weight pool served with a free buffer / all; also by geometry",
         lambda results: results.weight_pool.hit_rate,
         "all steps",
         POOL,
         (DefaultLimit(">= 0.99"),),
-        "Buffers are freed and needed again: use fewer geometries (--unit slab).",
+        "Buffers are freed and then needed again: use fewer geometries (--unit slab).",
         "higher",
         is_after_warmup=True,
         live=LiveCell("pool hit rate", window=7),
@@ -175,7 +175,7 @@ POOL_METRICS = (
         "mean of steps",
         "programs that record their driver calls",
         (DefaultLimit("== 0"),),
-        "Reuse buffers: --allocator pool, and --unit slab if more than 128 would lie idle.",
+        "Reuse buffers: --allocator pool, and --unit slab if more than 128 would be idle.",
         "lower",
         is_after_warmup=True,
         live=LiveCell("driver calls a step", window=8),
@@ -190,7 +190,7 @@ STEP_METRICS = (
         _step_duration,
         "median of steps",
         "programs with steps",
-        advice="See what a step waits for: step.wait_ratio, and the driver's calls.",
+        advice="See what a step waits for: step.wait_ratio and driver.calls_per_step.",
         direction="lower",
         repeats=IN_NO_OTHER_RUN,
         is_after_warmup=True,
@@ -215,7 +215,7 @@ STEP_METRICS = (
     MetricDefinition(
         "upload.link_ratio",
         "ratio",
-        "upload rate over the link's rate from pinned memory at that copy size",
+        "upload rate / the link's rate from pinned memory at the same copy size",
         lambda results: link_ratio(results.timeline),
         "all timed uploads",
         f"{WINDOW}, on a GPU",

@@ -1,1 +1,1 @@
-"""A snapshot's trace of allocator events, replayed."""
+"""Replay of the allocator events in a snapshot's trace."""

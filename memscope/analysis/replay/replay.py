@@ -1,6 +1,7 @@
-"""Allocated bytes after each event of a trace, counted backwards from the dumped map.
+"""Allocated bytes after each event of a trace, counted back from the dumped map.
 
-Backwards, since the first events of a full trace are lost while the map at its end is whole.
+It counts backwards because a full trace has lost its first events, while the map at its end is
+complete.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """``allocated``: bytes before the first event, then after each one. Freed ones as rounded."""
+    """``allocated``: bytes before the first event, then after each one. Freed sizes are rounded."""
 
     allocated: Numbers
     first_known: int = 0
 
     @property
     def peak_bytes(self) -> int:
-        """The most that was allocated within the trace."""
+        """The most bytes allocated within the trace."""
         return int(self.allocated.max())
 
     @property
     def peak_event(self) -> int:
-        """Events up to the first moment at which the peak stood."""
+        """Number of events up to the first moment of the peak."""
         return int(self.allocated.argmax())
 
 
 def replay(trace: Trace, end: MemoryMap) -> Replay:
-    """Allocated bytes over the trace that ends in ``end``."""
+    """Allocated bytes over a trace whose end is the map ``end``."""
     size = round_size(trace.bytes)
     size = _with_known_sizes(trace, end, size)
     change = np.where(trace.action == ALLOC, size, 0)
@@ -46,7 +47,7 @@ def replay(trace: Trace, end: MemoryMap) -> Replay:
 
 
 def _with_known_sizes(trace: Trace, end: MemoryMap, size: Numbers) -> Numbers:
-    """Sizes of blocks that still live are known from the map."""
+    """Sizes with those of blocks that are still live taken from the map."""
     rows = trace.where(ALLOC)[::-1]
     known, first = np.unique(trace.address[rows], return_index=True)
     rows = rows[first]

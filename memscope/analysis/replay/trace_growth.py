@@ -1,7 +1,7 @@
-"""Growth of allocated bytes from step to step, and who keeps what grows.
+"""Growth of allocated bytes from step to step, and who holds the memory that grows.
 
-The slope is Theil–Sen's, of the least that was allocated within each step: workspaces that come and
-go do not count. The first step is warm-up.
+The slope is Theil–Sen's, of the least allocated bytes within each step, so temporary workspaces do
+not count. The first step is warm-up.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ MOST_POINTS = 512
 
 @dataclass(frozen=True, slots=True)
 class TraceGrowth:
-    """``floors``: the least allocated within each step. ``grown_bytes``: last floor − first.
+    """Growth over a trace. ``floors``: the least bytes allocated within each step.
 
-    ``holders``: blocks that live at the end and were made after warm-up.
+    ``holders``: blocks allocated after warm-up that are live at the end.
     """
 
     source: str
@@ -49,12 +49,12 @@ class TraceGrowth:
 
     @property
     def grown_bytes(self) -> int:
-        """How much more is allocated after the last step than after warm-up."""
+        """Bytes by which the floor of the last step exceeds the first one after warm-up."""
         return self.floors[-1] - self.floors[WARMUP_STEPS]
 
     @property
     def is_growing(self) -> bool:
-        """Beyond 1 KiB a step and 0.5 % over the trace, not in one jump, and still at its end."""
+        """Over 1 KiB per step and 0.5 % in total, not in one jump, and still growing at the end."""
         floors = np.array(self.floors[WARMUP_STEPS:], dtype=np.int64)
         rises = float((np.diff(floors) > 0).mean())
         late = _slope(floors[len(floors) // 2 :])
@@ -74,7 +74,7 @@ def measure_growth(
     annotations: Sequence[Annotation],
     device: int,
 ) -> TraceGrowth | None:
-    """Growth over a trace; None where no steps are to be seen in it."""
+    """Growth over a trace; None if the trace shows no steps."""
     steps = find_steps(trace, annotations, device)
     if steps is None or len(steps) < WARMUP_STEPS + 3:
         return None
@@ -89,7 +89,7 @@ def measure_growth(
 
 
 def _slope(values: Numbers) -> float:
-    """Theil–Sen: the median of the slopes between all pairs, of at most MOST_POINTS values."""
+    """Theil–Sen: the median slope of all pairs, from at most MOST_POINTS values."""
     if len(values) < 2:
         return 0.0
     place = np.unique(np.linspace(0, len(values) - 1, min(len(values), MOST_POINTS)).astype(int))

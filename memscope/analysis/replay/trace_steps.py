@@ -1,8 +1,8 @@
-"""Where steps begin in a trace: by the user's labels, by `record_function` ranges, else inferred.
+"""Where steps begin in a trace: from the user's labels, `record_function` ranges, or allocations.
 
-Labels that carry a number are steps ("step 12") where the number goes up once, and parts of a step
-("layer 3") where it starts over. Without either, an allocation that recurs and never outlives its
-next turn marks the steps.
+Labels with a number are steps ("step 12") if the number rises once, and parts of a step ("layer 3")
+if it starts over. Without labels or ranges, steps begin at an allocation that recurs and is freed
+before it recurs.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _STEP_WORD = re.compile(r"step|iter|epoch|batch|request|forward", re.I)
 
 @dataclass(frozen=True, slots=True)
 class TraceSteps:
-    """``starts``: the first event of each step. ``source``: what told so.
+    """``starts``: the first event of each step. ``source``: what marks the steps, in words.
 
-    ``is_told``: the user named the steps; else they are inferred.
+    ``is_told``: the user named the steps; otherwise they are inferred.
     """
 
     source: str
@@ -42,7 +42,7 @@ class TraceSteps:
 
 
 def find_steps(trace: Trace, annotations: Sequence[Annotation], device: int) -> TraceSteps | None:
-    """The steps of a trace; None where nothing marks them."""
+    """The steps of a trace; None if nothing marks them."""
     return (
         _steps_of_labels(trace)
         or _steps_of_annotations(trace, annotations, device)
@@ -51,7 +51,7 @@ def find_steps(trace: Trace, annotations: Sequence[Annotation], device: int) -> 
 
 
 def _steps_of_labels(trace: Trace) -> TraceSteps | None:
-    """Steps by the label prefix that has the most numbers."""
+    """Steps from the label prefix with the most numbers."""
     parts = [_NUMBER.fullmatch(label) for label in trace.labels]
     names = Counter(match[1] for match in parts if match)
     for name, count in names.most_common(3):
@@ -70,7 +70,7 @@ def _steps_of_labels(trace: Trace) -> TraceSteps | None:
 
 
 def _turns(numbers: Numbers) -> Numbers:
-    """Where a step begins in a sequence of numbers: at a new highest one, or at each restart."""
+    """Where steps begin in a sequence of numbers: at each new highest one, or at each restart."""
     lowest_last = np.flatnonzero(numbers == numbers.min())[-1]
     highest_first = int(numbers.argmax())
     if lowest_last > highest_first:
@@ -83,7 +83,7 @@ def _turns(numbers: Numbers) -> Numbers:
 def _steps_of_annotations(
     trace: Trace, annotations: Sequence[Annotation], device: int
 ) -> TraceSteps | None:
-    """Steps by the range that recurs, one whose name speaks of steps before any other."""
+    """Steps from a range that recurs. Ranges named after steps go first."""
     if not len(trace) or (trace.time_us < 0).any():
         return None
     times: dict[str, list[int]] = {}
@@ -100,7 +100,7 @@ def _steps_of_annotations(
 
 
 def _steps_of_allocations(trace: Trace) -> TraceSteps | None:
-    """Steps by the largest allocation that recurs, is freed before its next turn, and spans all."""
+    """Steps from the largest allocation that recurs, is freed each time, and spans all."""
     rows = trace.where(ALLOC)
     if len(rows) < LEAST_INFERRED_STEPS:
         return None
@@ -117,7 +117,7 @@ def _steps_of_allocations(trace: Trace) -> TraceSteps | None:
 
 
 def _is_freed_each_turn(trace: Trace, starts: Numbers) -> bool:
-    """Whether each of these allocations is freed before the next one is made."""
+    """Whether each of these allocations is freed before the next one."""
     frees = trace.where(FREE_REQUESTED)
     keyed: dict[int, list[int]] = {}
     for row in frees.tolist():

@@ -74,11 +74,11 @@ def batches_until(
         return
     if moment.kind == "step":
         last_step = max(last_step - first_step, -1)
-        last = f"step {last_step} is the last that ended" if last_step >= 0 else "no step has ended"
+        last = f"the last step is {last_step}" if last_step >= 0 else "no step has ended"
         raise PastEnd(f"There is no step {moment.value - first_step}: {last}.", last_step)
     if moment.value > last_ns:
         asked, end = (_seconds(ns) for ns in (moment.value, last_ns // 10**6 * 10**6))
-        raise PastEnd(f"There is no moment {asked} s: {end} s is the end.", last_ns)
+        raise PastEnd(f"There is no moment {asked} s: the recording ends at {end} s.", last_ns)
 
 
 def _seconds(ns: int) -> str:
@@ -89,7 +89,7 @@ def _seconds(ns: int) -> str:
 def check_batch(moment: Moment, batches: int) -> None:
     """Raises PastEnd if the recording has only ``batches`` batches and the moment is later."""
     if moment.value > batches:
-        last = f"batch {batches} is the last" if batches else "there is none"
+        last = f"the last batch is {batches}" if batches else "there is none"
         raise PastEnd(f"There is no batch {moment.value}: {last}.", batches)
 
 

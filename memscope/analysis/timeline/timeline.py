@@ -164,7 +164,7 @@ class Timeline:
 
     @property
     def are_steps_seconds(self) -> bool:
-        """Whether the program shows no steps, so that each second is one."""
+        """Whether the program shows no steps, so each second counts as one."""
         return bool(self.facts.get(Fact.STEP_SOURCE) == StepSource.SECOND)
 
     @property

@@ -123,7 +123,7 @@ def test_one_device_is_not_numbered(tmp_path: Path) -> None:
 def test_seconds_are_not_drawn_as_steps(tmp_path: Path) -> None:
     durations = charts_of(record_seconds(tmp_path / "run.mscope"))["durations"]
     assert durations.figure is None
-    assert durations.note == "Not drawn: the program shows no steps, so that each second is one."
+    assert durations.note == "Not drawn: the program shows no steps, so each second counts as one."
 
 
 def test_steps_of_the_program_are_drawn_without_the_seconds_before(tmp_path: Path) -> None:

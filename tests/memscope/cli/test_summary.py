@@ -118,9 +118,9 @@ def test_no_moment(memscope: Run, whole: Path, at: str) -> None:
 @pytest.mark.parametrize(
     ("at", "problem"),
     [
-        ("step:300", "There is no step 300: step 4 is the last that ended."),
-        ("batch:300", "There is no batch 300: batch {batches} is the last."),
-        ("1h", "There is no moment 3600 s: 1.25 s is the end."),
+        ("step:300", "There is no step 300: the last step is 4."),
+        ("batch:300", "There is no batch 300: the last batch is {batches}."),
+        ("1h", "There is no moment 3600 s: the recording ends at 1.25 s."),
     ],
 )
 def test_past_the_end_is_no_moment(
@@ -141,7 +141,7 @@ def test_the_end_that_is_named_is_a_moment_of_a_long_recording(
     late = event(Kind.MARK, 123_456_789_987_654, name="late")
     path = write_recording(tmp_path / "run.mscope", [late])
     found = memscope("summary", path, "--at", "123457.5s")
-    assert "There is no moment 123457.5 s: 123456.789 s is the end." in found.err
+    assert "There is no moment 123457.5 s: the recording ends at 123456.789 s." in found.err
     assert memscope("summary", path, "--at", "123456.789s").code == 0
 
 
@@ -166,7 +166,7 @@ def test_a_process_that_ended_before_is_shown_at_its_end(
     assert [each["summary"]["steps"] for each in data["processes"]] == [4, 5]
     found = memscope("summary", "run", "--at", "step:5")
     assert (found.code, found.out) == (2, "")
-    assert "step 4 is the last that ended" in found.err
+    assert "the last step is 4" in found.err
 
 
 def test_an_empty_recording(memscope: Run, tmp_path: Path) -> None:

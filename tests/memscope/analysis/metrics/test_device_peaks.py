@@ -146,7 +146,7 @@ def test_a_step_of_a_second_has_no_duration() -> None:
     rows += [event(Kind.STEP, at * 10**9, step=at, duration_ns=10**9) for at in range(1, 5)]
     metric = summary_of(*rows).metrics["step.duration_ms"]
     assert (metric.value, metric.is_applicable) == (None, True)
-    assert metric.reason == "the program shows no steps, so that each second is one"
+    assert metric.reason == "the program shows no steps, so each second counts as one"
     own = [fact("run.step_source", "optimizer")]
     own += [event(Kind.STEP, at * 10**9, step=at, duration_ns=10**6) for at in range(5, 9)]
     assert summary_of(*rows, *own).metrics["step.duration_ms"].value == 1

@@ -79,7 +79,7 @@ def test_external_fragmentation_is_that_of_the_recorded_map() -> None:
     [
         (
             [event(Kind.MARK, 1)],
-            "the allocator's map is not recorded: it is only where memory ran out",
+            "the allocator's map is recorded only when memory runs out",
         ),
         (
             [fact("device.0", {"kind": "host", "name": "laptop"})],

@@ -335,16 +335,16 @@ def test_what_a_driver_call_took_is_not_outside():
 def test_too_short_a_run_says_how_long_it_takes():
     found = metrics(fold(LEAK[:40]))["growth.allocated"]
     assert found.value is None
-    assert (found.reason or "").startswith("growth takes 8 readings after warm-up, some ")
-    assert " at their pace, and there are " in (found.reason or "")
+    assert (found.reason or "").startswith("growth needs 8 readings after warm-up (about ")
+    assert " at this rate), and there are " in (found.reason or "")
     step = [row for row in LEAK if row["kind"] == Kind.STEP][1]
     names = ("torch.allocated_bytes", "torch.reserved_bytes")
     often = [sample(name, step["t_ns"] - 20 + at, GIB) for at in range(20) for name in names]
     rows = [row for row in LEAK if row["t_ns"] <= step["t_ns"] and row["kind"] != Kind.SAMPLE]
     found = metrics(fold(in_order(rows, often)))["growth.allocated"]
     assert found.reason == (
-        "growth takes readings from 8 stretches of the run after warm-up, and these are from 1: "
-        "run longer, or more steps"
+        "growth needs readings from 8 parts of the run after warm-up, and there are readings "
+        "from 1: run longer, or for more steps"
     )
 
 

@@ -28,7 +28,7 @@ def test_one_that_lacks_it_leaves_no_median() -> None:
 def test_absent_in_one_is_not_measured() -> None:
     metric = median_metrics([measured(1), {}, measured(2)])["a.b"]
     assert metric.value is None
-    assert metric.reason == "in 1 of 3 repetitions: nothing of it is recorded"
+    assert metric.reason == "in 1 of 3 repetitions: it is not recorded"
 
 
 def test_missing_in_all_keeps_its_reason() -> None:

@@ -73,6 +73,6 @@ def test_at_step_counts_own_steps(tmp_path: Path) -> None:
     path = write_recording(tmp_path / "run.mscope", training(seconds=3, steps=4))
     with open_recording(path) as recording:
         assert read_timeline(recording, at="step:1").own_steps.step.tolist() == [0, 1]
-        with pytest.raises(PastEnd, match=r"no step 4: step 3 is the last that ended") as error:
+        with pytest.raises(PastEnd, match=r"no step 4: the last step is 3") as error:
             read_timeline(recording, at="step:4")
     assert error.value.last == 3
