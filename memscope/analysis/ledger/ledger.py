@@ -22,8 +22,8 @@ from memscope.units import format_seconds
 
 MAX_PROCESSES = 16
 OLD_NS = 2_000_000_000
-UNTOLD_PROCESS = "the driver does not report memory per process"
-_UNTOLD = LedgerLine("untold", "", None)  # for lines whose parts add up by themselves
+NO_PROCESS_BYTES = "the driver does not report memory per process"
+_NO_REST = LedgerLine("untold", "", None)  # for lines without a remainder
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _gpu_ledger(timeline: Timeline, device: int) -> Ledger:
         source = "mem_get_info" if runtime else "the device's own size"
         return facts.ledger(source, _without_nvml(facts))
     reserved = facts.bytes("nvml.driver_reserved_bytes")
-    coverage, old = facts.age("nvml.used_bytes")  # which NVML gives together with the others
+    coverage, old = facts.age("nvml.used_bytes")  # NVML gives all of them together
     why = facts.absence("driver_reserved")
     driver = read("driver_reserved", "reserved by the driver", reserved, why, partial=old)
     words = "used" if reserved is not None else "used, including the driver"
@@ -111,7 +111,7 @@ def _gpu_ledger(timeline: Timeline, device: int) -> Ledger:
         _used_line(facts, LedgerLine("used", words, used, coverage, old)),
     )
     source = "NVML v2" if reserved is not None else "NVML v1"
-    root = divide(LedgerLine("total", "device", total), parts, _UNTOLD)
+    root = divide(LedgerLine("total", "device", total), parts, _NO_REST)
     return facts.ledger(source, root)
 
 
@@ -145,7 +145,7 @@ def _by_runtime(facts: _Facts, total: int, free: int) -> LedgerLine:
         absent("driver_reserved", "reserved by the driver", words),
         _used_line(facts, LedgerLine("used", "used", total - free, coverage, old)),
     )
-    return divide(LedgerLine("total", "device, without the driver's part", total), parts, _UNTOLD)
+    return divide(LedgerLine("total", "device, without the driver's part", total), parts, _NO_REST)
 
 
 def _used_line(facts: _Facts, used: LedgerLine) -> LedgerLine:
@@ -188,13 +188,13 @@ def _other_processes(facts: _Facts) -> Iterator[LedgerLine]:
         command = sizes[pid].get("command")
         words = f"process {pid}" + (f" ({command})" if command else "")
         size = as_count(sizes[pid].get("bytes"))
-        yield read(f"process.{pid}", words, size, UNTOLD_PROCESS)
+        yield read(f"process.{pid}", words, size, NO_PROCESS_BYTES)
     left = [as_count(sizes[pid].get("bytes")) for pid in order[MAX_PROCESSES:]]
     if left:
         known = [size for size in left if size is not None]
-        partial = "" if len(known) == len(left) else f"some are missing: {UNTOLD_PROCESS}"
+        partial = "" if len(known) == len(left) else f"some are missing: {NO_PROCESS_BYTES}"
         words, size = f"{len(left)} more processes", sum(known) if known else None
-        yield read("processes", words, size, UNTOLD_PROCESS, partial=partial)
+        yield read("processes", words, size, NO_PROCESS_BYTES, partial=partial)
 
 
 def _raw_lines(timeline: Timeline, held: int) -> LedgerLine:
@@ -213,7 +213,7 @@ def _raw_lines(timeline: Timeline, held: int) -> LedgerLine:
         LedgerLine(key, words, max(int(getattr(steps, column)[-1]), 0))
         for key, words, column in columns
     ]
-    if sum(part.bytes or 0 for part in parts) > held:  # given back since
+    if sum(part.bytes or 0 for part in parts) > held:  # some was given back since
         return line
     return divide(line, parts, LedgerLine("raw.rest", "fixed weights and buffers", None))
 

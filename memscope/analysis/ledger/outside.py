@@ -20,10 +20,10 @@ WORDS = {
     "libraries": "libraries' own allocations",
     "modules": "modules loaded later",
 }
-NOT_ASKED = "CUPTI was off; --cupti turns it on"
+CUPTI_OFF = "CUPTI was off; --cupti turns it on"
 NO_READING = "NVML reported no memory of this process while CUPTI was on"
 LOADED = "growth of the process while code was loaded, minus all recorded calls"
-OF_POOL = "as of the last call of the pool"
+LAST_POOL_CALL = "as of the last call of the pool"
 
 
 def outside_lines(timeline: Timeline, device: int, raw_bytes: int) -> Iterator[LedgerLine]:
@@ -50,7 +50,7 @@ def outside_lines(timeline: Timeline, device: int, raw_bytes: int) -> Iterator[L
 
 def _absence(timeline: Timeline) -> str:
     if Fact.CUPTI not in timeline.facts:
-        return NOT_ASKED
+        return CUPTI_OFF
     return str(timeline.fact(Fact.CUPTI, "absent") or "CUPTI recorded nothing on this device")
 
 
@@ -58,7 +58,7 @@ def _pool_line(size: int | None, own_bytes: int) -> LedgerLine:
     if size is None:
         return absent("stream_ordered", WORDS["stream_ordered"], "not reported by CUPTI")
     left = max(size - own_bytes, 0)
-    partial = OF_POOL if left else ""
+    partial = LAST_POOL_CALL if left else ""
     return read("stream_ordered", WORDS["stream_ordered"], left, "", partial=partial)
 
 

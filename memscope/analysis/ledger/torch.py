@@ -50,7 +50,7 @@ def _split_line(timeline: Timeline, device: int) -> LedgerLine:
     if _is_expandable(timeline):
         return absent("torch.split", words, "expandable segments: counted in the cache")
     size = _bytes(timeline, device, "torch.inactive_split_bytes")
-    if size is not None:  # a private pool's are in the line above
+    if size is not None:  # those in private pools are in the line above
         size = max(size - (_bytes(timeline, device, "torch.private_split_bytes") or 0), 0)
     return read("torch.split", words, size, "torch's counters are not recorded")
 

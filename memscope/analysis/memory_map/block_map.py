@@ -25,7 +25,7 @@ MOST_SEGMENTS = 200
 MOST_LINES = 12
 STRIP_CELLS = 8 * WIDTH
 GLYPHS = {ALLOCATED: "#", PENDING: "~", INACTIVE: "."}
-MIXED = ":"  # some of it free, some not
+MIXED = ":"  # blocks of different states
 LEGEND = f"{GLYPHS[ALLOCATED]} allocated, {GLYPHS[PENDING]} pending, {GLYPHS[INACTIVE]} free, " + (
     f"{MIXED} several of these"
 )

@@ -25,9 +25,9 @@ Numbers = npt.NDArray[np.int64]
 MOST_ROWS = 60
 MOST_CELLS = 2000
 MOST_SEGMENTS = 4000
-ROW_CELLS = 400  # of a panel's largest segment: what a screen shows of it
+ROW_CELLS = 400  # cells of a panel's largest segment that a screen can show
 PANELS, PANEL_BITS = 3, 3
-LEAST_SHARE = 16  # of a panel's width, for a segment to be drawn in detail
+LEAST_SHARE = 16  # of a panel's width; smaller segments are drawn as one cell
 _STATES = {1 << ALLOCATED: "allocated", 1 << PENDING: "pending", 1 << INACTIVE: "free"}
 MIXED = "mixed"
 
@@ -129,7 +129,7 @@ def draw_picture(
     sizes = memory.segments.bytes
     which = np.sort((-sizes).argsort(kind="stable")[:MOST_SEGMENTS])
     panel, width = _panels(sizes)
-    seen = np.maximum(width // ROW_CELLS, 1)  # what can just be seen
+    seen = np.maximum(width // ROW_CELLS, 1)  # smallest visible block
     is_one_cell = sizes * LEAST_SHARE < width
     while True:
         cells = read_cells(memory, np.where(is_one_cell, sizes + 1, seen))
@@ -165,15 +165,15 @@ def _panels(sizes: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _by_panel(
-    groups: list[_Alike], panel: Numbers, seen: Numbers
-) -> Iterator[tuple[int, list[_Alike]]]:
+    groups: list[_RowGroup], panel: Numbers, seen: Numbers
+) -> Iterator[tuple[int, list[_RowGroup]]]:
     for _, alike in itertools.groupby(groups, key=lambda group: int(panel[group.segment])):
         found = list(alike)
         yield int(seen[found[0].segment]), found
 
 
 @dataclass(slots=True)
-class _Alike:
+class _RowGroup:
     """Segments that look the same: the first of them, and the first cell of each (``begins``)."""
 
     segment: int
@@ -186,23 +186,23 @@ class _Alike:
         return self.bytes * len(self.begins)
 
 
-def _group(memory: MemoryMap, cells: Cells, which: Numbers) -> list[_Alike]:
+def _group(memory: MemoryMap, cells: Cells, which: Numbers) -> list[_RowGroup]:
     segments = memory.segments
     places = np.searchsorted(cells.segment, [which, which + 1]).T.tolist()
     is_mixed = (cells.states & (cells.states - 1)) > 0
     states = np.where(is_mixed, 0, cells.states)
     shape = np.stack((cells.offset, cells.bytes, states), axis=1)
     kind = np.stack((segments.pool, segments.stream, segments.is_expandable, segments.bytes), 1)
-    found: dict[bytes, _Alike] = {}
+    found: dict[bytes, _RowGroup] = {}
     for segment, (begin, end) in zip(which.tolist(), places, strict=True):
         key = kind[segment].tobytes() + shape[begin:end].tobytes()
-        alike = found.setdefault(key, _Alike(segment, int(segments.bytes[segment]), end - begin))
+        alike = found.setdefault(key, _RowGroup(segment, int(segments.bytes[segment]), end - begin))
         alike.begins.append(begin)
     return list(found.values())
 
 
 def _row(
-    memory: MemoryMap, stacks: Stacks, pools: Sequence[PoolId], cells: Cells, group: _Alike
+    memory: MemoryMap, stacks: Stacks, pools: Sequence[PoolId], cells: Cells, group: _RowGroup
 ) -> PictureRow:
     segments, segment = memory.segments, group.segment
     pool, stream = int(segments.pool[segment]), int(segments.stream[segment])
@@ -216,7 +216,7 @@ def _row(
     )
 
 
-def _cell(cells: Cells, group: _Alike, number: int, stacks: Stacks) -> PictureCell:
+def _cell(cells: Cells, group: _RowGroup, number: int, stacks: Stacks) -> PictureCell:
     """Cell ``number`` of segments that look the same, with the bytes of all of them."""
     first, every = group.begins[0] + number, np.array(group.begins) + number
     allocated = int(cells.allocated_bytes[every].sum())

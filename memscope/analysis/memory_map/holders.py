@@ -21,7 +21,7 @@ Numbers = npt.NDArray[np.int64]
 NO_STACK = "no call stack was recorded"
 NO_LABEL = "no label"
 _SHOWN_FRAMES = 12
-# Frames of C++ have no file or one of C++; those of the interpreter stand among them.
+# C++ frames have no file or a C++ file. Frames of the interpreter are among them.
 _NATIVE = re.compile(
     r"\((?:unknown|\?\?:-?\d+|[^()]*\.(?:cpp|cu|cuh|h|hpp|cc|c|so)[^()/]*:-?\d+)\)$"
 )

@@ -17,9 +17,9 @@ from memscope.interop.snapshot.trace import ALLOC, Trace
 Numbers = npt.NDArray[np.int64]
 
 ROUNDING_BYTES = 512
-SMALL_BYTES = 1 << 20  # up to here a request is served from small segments
+SMALL_BYTES = 1 << 20  # requests up to this size use small segments
 SMALL_SEGMENT_BYTES = 2 << 20
-LARGE_PAGE_BYTES = 20 << 20  # what an expandable segment maps and unmaps; small ones 2 MiB
+LARGE_PAGE_BYTES = 20 << 20  # page of large expandable segments; small ones have 2 MiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def round_size(requested: Numbers) -> Numbers:
 
 
 def map_at_end(snapshot: Snapshot, device: int) -> MemoryMap:
-    """The map as it was dumped."""
+    """The map as it was when the snapshot was dumped."""
     is_ours = snapshot.segments.device == device
     rows = np.cumsum(is_ours) - 1
     blocks = take(snapshot.blocks, is_ours[snapshot.blocks.segment])

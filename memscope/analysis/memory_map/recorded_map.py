@@ -64,7 +64,7 @@ def recorded_map(timeline: Timeline) -> RecordedMap | None:
     rows, fact = timeline.map_rows, timeline.facts.get(Fact.MAP)
     key = rows.version, str(fact)
     known = _known.get(rows)
-    if known is None or known[0] != key:  # a view that is live asks again and again
+    if known is None or known[0] != key:  # the live view asks again and again
         known = _known[rows] = key, _make(rows, fact if isinstance(fact, dict) else {})
     return known[1]
 

@@ -111,7 +111,7 @@ def flushes_in_steps(timeline: Timeline) -> Measured:
     if missing is not None:
         return missing
     if not timeline.counters and not timeline.counts.get("allocator_flush"):
-        return NOT_SAMPLED  # no GPU was used, and so there was nothing to flush
+        return NOT_SAMPLED  # no GPU was used, so there was nothing to flush
     is_watched = probe_fact("allocator_flush") in timeline.facts
     if not is_watched and not timeline.counts.get("allocator_flush"):
         return Missing("calls of torch.cuda.empty_cache() are not recorded")

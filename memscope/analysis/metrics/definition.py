@@ -10,10 +10,10 @@ from memscope.analysis.metrics.residency import Residency
 from memscope.analysis.metrics.weight_pool import WeightPool
 from memscope.analysis.timeline.timeline import Timeline
 
-# Where the same program gives the same value again, so that a baseline makes sense.
-ON_ANY_MACHINE = "on any machine"  # counted, or a share or size that the program itself sets
-ON_ONE_CLASS = "on machines of one class"  # allocator, driver and size of the card have a say
-IN_NO_OTHER_RUN = "in no other run"  # time
+# Other runs of the program that give the same value, so a baseline makes sense.
+ON_ANY_MACHINE = "on any machine"  # counts, and shares or sizes that the program sets
+ON_ONE_CLASS = "on machines of one class"  # depends on allocator, driver and GPU size
+IN_NO_OTHER_RUN = "in no other run"  # times
 
 
 @dataclass(frozen=True, slots=True)

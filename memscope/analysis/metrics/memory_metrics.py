@@ -22,9 +22,9 @@ from memscope.analysis.metrics.memory import host_peak_bytes, peak_bytes, peak_r
 
 ANY = "any program"
 TORCH = "programs that use torch's caching allocator on a GPU"
-SLACK_RATIO = 0.02  # what sampling alone may move a ratio by
+SLACK_RATIO = 0.02  # change of a ratio by sampling alone
 SLACK_GROWTH = 1024.0
-SLACK_HOST_BYTES = float(16 << 20)  # what Python and its libraries differ by from run to run
+SLACK_HOST_BYTES = float(16 << 20)  # change of Python and its libraries between runs
 
 
 def _growth(kind: str) -> Measure:

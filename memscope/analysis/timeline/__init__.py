@@ -1,1 +1,1 @@
-"""A recording folded once, batch by batch, into what every reading and view is made of."""
+"""A recording folded batch by batch into the timeline that every metric and view reads."""

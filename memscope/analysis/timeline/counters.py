@@ -1,7 +1,7 @@
-"""Torch's counters of each device folded into what metrics of the allocator are read from.
+"""Torch's counters on each device, folded for the allocator metrics.
 
-Readings that belong together are paired as they come, so that a difference of two is one of the
-same moment.
+Readings of the same moment are paired as they arrive, so a difference is always between two
+readings of one moment.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _READINGS = {
     "model.kv_bytes": KV,
     "torch.requested_bytes": REQUESTED,
 }
-PAIR_NS = 20_000_000  # readings further apart are not of one moment
-SWING_READINGS = 4  # of a step, for its swing to be known
+PAIR_NS = 20_000_000  # readings further apart are not from one moment
+SWING_READINGS = 4  # fewest readings of a step with a swing
 MAX_DEVICES = 64
 SERIES = ("floor", "gap", "outside", "unused", "cache_ratio", "rounding_ratio", "swing_ratio")
-TYPICAL = ("unused", "cache_ratio", "rounding_ratio")  # whose median is asked for
+TYPICAL = ("unused", "cache_ratio", "rounding_ratio")  # series used for a median
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceCounters:
-    """Series over time of one device; None where nothing was read.
+    """Series of one device over time; None if nothing was read.
 
-    ``floor``: allocated bytes less known KV. ``gap``: reserved − allocated. ``outside``: the
-    process's bytes that neither torch reserved nor a recorded driver call took.
-    ``unused`` and ``cache_ratio``: the gap, and gap / reserved, of readings that were not taken at
-    a step's end, where little is in use. ``rounding_ratio``: (allocated − requested) / allocated.
-    ``swing_ratio``: (most − least allocated within a step) / most.
+    ``floor``: allocated bytes without known KV. ``gap``: reserved − allocated. ``outside``:
+    bytes of the process that neither torch reserved nor a recorded driver call took. ``unused``
+    and ``cache_ratio``: the gap, and gap / reserved, without readings at a step's end, when
+    little is in use. ``rounding_ratio``: (allocated − requested) / allocated. ``swing_ratio``:
+    (most − least allocated within a step) / most.
     """
 
     floor: Series | None
@@ -59,14 +59,14 @@ class DeviceCounters:
 
 
 class CounterFold:
-    """Takes batches; gives the counters of each device."""
+    """Folds batches into the counters of each device."""
 
     def __init__(self) -> None:
         self._streams: dict[int, _Stream] = {}
         self._raw_bytes = 0
 
     def restart(self, held: Held) -> None:
-        """Go on from what driver calls held as a segment began."""
+        """Continue from the bytes that driver calls held when a segment began."""
         self._raw_bytes = sum(size for size, _ in held.values())
 
     def add(self, batch: Batch, samples: Samples, sums: Sums) -> None:
@@ -92,7 +92,7 @@ class CounterFold:
 
     @property
     def devices(self) -> dict[int, DeviceCounters]:
-        """Device → its counters. What was read without a device (−1) is the first one's."""
+        """Device → its counters. Readings without a device (−1) belong to the first one."""
         found = {}
         for device, stream in sorted(self._streams.items()):
             counters = stream.counters()
@@ -101,7 +101,7 @@ class CounterFold:
         return found
 
     def _follow_raw(self, batch: Batch, sums: Sums, rows: Numbers) -> Numbers:
-        """Bytes that driver calls had taken at each of ``rows``."""
+        """Bytes held by driver calls at each of ``rows``."""
         calls, changes, _ = own_calls(batch, sums)
         level = np.concatenate(([self._raw_bytes], self._raw_bytes + np.cumsum(changes)))
         self._raw_bytes = int(level[-1])
@@ -109,15 +109,15 @@ class CounterFold:
 
 
 class _Stream:
-    """Readings that carry the same device."""
+    """Readings of one device."""
 
     def __init__(self) -> None:
         self._last_ns = np.full(len(_READINGS), -(1 << 62), dtype=np.int64)
         self._last = np.zeros(len(_READINGS), dtype=np.int64)
-        self._second = -1  # of allocated and reserved, the one that is read after the other
+        self._second = -1  # the later one of allocated and reserved
         self._builders = {name: SeriesBuilder() for name in SERIES[:-1]}
         self.swing = _Swing()
-        self.is_thinned = False  # readings that are left were chosen for being the most or least
+        self.is_thinned = False  # only the highest and lowest readings are left
 
     def add(
         self,
@@ -155,7 +155,7 @@ class _Stream:
     def _fill(
         self, times: Numbers, reading_name: Numbers, values: Numbers
     ) -> tuple[Numbers, Numbers]:
-        """For each reading the last time and value of every name, (names, readings)."""
+        """The last time and value of every name at each reading: (names, readings)."""
         count = len(_READINGS)
         times, values = np.append(self._last_ns, times), np.append(self._last, values)
         is_name = np.append(np.arange(count), reading_name) == np.arange(count)[:, None]
@@ -180,7 +180,7 @@ class _Stream:
 
 
 class _Swing:
-    """Most and least allocated of each step, by the order of the file."""
+    """Most and least allocated bytes of each step, in the order of the file."""
 
     def __init__(self) -> None:
         self._builder = SeriesBuilder()

@@ -1,7 +1,6 @@
-"""What the facts of a recording say, as typed values. Anybody may have written them: what makes no
-sense reads as absent.
+"""Facts of a recording as typed values. A value that makes no sense counts as missing.
 
-Every reader takes the facts as ``Timeline.facts`` and ``Summary.facts`` have them: key → data.
+Every function takes facts as key → data, like ``Timeline.facts`` and ``Summary.facts``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from memscope.plan import POLICIES, Needs, Plan, Window
 
 MAX_LAYERS = 65_535
 MAX_VERSIONS = 40
-# The driver's and torch's own, then what the program says about itself, which counts.
+# Later keys win: what the program says about itself goes last.
 _VERSION_FACTS = (Fact.NVML_DRIVER, Fact.TORCH_VERSION, Fact.VERSIONS)
 
 Facts = Mapping[str, Any]
@@ -28,7 +27,7 @@ def field_of(facts: Facts, key: str, field: str) -> Any:
 
 
 def as_count(value: object) -> int | None:
-    """``value`` if it is a whole number from 0 up to what a column can hold, else None."""
+    """``value`` if it is a whole number that fits a column, from 0 up; else None."""
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value < 1 << 62 else None
@@ -55,12 +54,12 @@ class Device:
 
     @property
     def is_host(self) -> bool:
-        """Whether it is memory of the machine itself, so that nothing on it is a GPU metric."""
+        """Whether this is host memory, so GPU metrics do not apply."""
         return self.kind == "host"
 
     @property
     def usable_bytes(self) -> int | None:
-        """The memory of the device or the limit set on it, whichever is less."""
+        """The device's memory or the limit set on it in bytes, whichever is less."""
         sizes = [size for size in (self.total_bytes, self.limit_bytes) if size]
         return min(sizes, default=None)
 
@@ -86,7 +85,7 @@ def _read_device(facts: Facts, key: str) -> Device:
 
 
 def name_devices(devices: Sequence[Device]) -> str:
-    """ "H200", "2 × H200", or "H200 and 1 more" if they differ; empty if there is none."""
+    """ "H200", "2 × H200", or "H200 and 1 more" if they differ; "" if there is none."""
     if not devices:
         return ""
     name, count = devices[0].name, len(devices)
@@ -97,7 +96,7 @@ def name_devices(devices: Sequence[Device]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The model that ran. ``layers`` leaves lm_head out; ``fixed_bytes`` never leave the device."""
+    """The model that ran. ``layers`` excludes lm_head; ``fixed_bytes`` never leave the device."""
 
     name: str | None
     layers: int | None
@@ -141,9 +140,9 @@ def read_policy(facts: Facts) -> PolicySettings:
 
 
 def read_plan(facts: Facts) -> Plan | None:
-    """The plan made before the run; None if there is none, or if a part of it makes no sense.
+    """The plan made before the run; None if there is none, or if part of it makes no sense.
 
-    Parts that a plan may do without (KV cache, fixed weights, headroom) count as 0 bytes.
+    Optional parts (KV cache, fixed weights, headroom) count as 0 bytes if they are missing.
     """
     data = facts.get(Fact.PLAN)
     if not isinstance(data, dict):

@@ -1,4 +1,4 @@
-"""Flushes of torch's cache: how many, by whom, and what they cost."""
+"""Flushes of torch's cache (empty_cache): how many, who called them, and their cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_KEPT = 4096
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """One call of empty_cache. ``duration_ns`` and ``bytes`` -1 where not measured."""
+    """One call of empty_cache. ``duration_ns`` and ``bytes`` are −1 if they were not measured."""
 
     t_ns: int
     bytes: int
@@ -27,36 +27,36 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Flushes:
-    """Those after a moment. ``seen``: the first of them, ``MAX_KEPT`` of the recording at most."""
+    """Flushes after a moment: their ``count``, and those among the first ``MAX_KEPT`` kept."""
 
     count: int
     seen: tuple[Flush, ...]
 
     @property
     def caller(self) -> str:
-        """Who called most often."""
+        """The most frequent caller among the kept flushes."""
         return Counter(flush.caller for flush in self.seen).most_common(1)[0][0]
 
     @property
     def mean_bytes(self) -> float:
-        """Given back by one, of those seen."""
+        """Mean bytes that a flush gave back, among the kept ones."""
         return _mean([flush.bytes for flush in self.seen if flush.bytes >= 0])
 
     @property
     def mean_ns(self) -> float:
-        """One took, of those seen."""
+        """Mean duration of a flush in ns, among the kept ones."""
         return _mean([flush.duration_ns for flush in self.seen if flush.duration_ns >= 0])
 
 
 class FlushFold:
-    """Collects flushes; those before the capture of a graph are not judged and left out."""
+    """Collects flushes. Flushes before a graph capture are left out."""
 
     def __init__(self) -> None:
         self._count = 0
         self._kept: list[Flush] = []
 
     def add(self, batch: Batch) -> None:
-        """Take those of one batch."""
+        """Add the flushes of one batch."""
         for row in batch.where(Kind.ALLOCATOR_FLUSH).tolist():
             if batch.name(row) == CAPTURE:
                 continue
@@ -65,7 +65,7 @@ class FlushFold:
                 self._kept.append(_flush(batch, row))
 
     def after(self, t_ns: int) -> Flushes:
-        """Those that ended after ``t_ns``."""
+        """The flushes that ended after ``t_ns``."""
         seen = tuple(flush for flush in self._kept if flush.t_ns > t_ns)
         return Flushes(self._count - (len(self._kept) - len(seen)), seen)
 

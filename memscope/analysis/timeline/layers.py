@@ -1,4 +1,4 @@
-"""What each layer of a watched model did to torch's allocator, from readings at its boundaries."""
+"""Memory that each layer of a watched model takes, from torch's counters at its boundaries."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _READINGS = {
 
 @dataclass(frozen=True, slots=True)
 class LayerMemory:
-    """Means over the forwards that were read, in bytes from a layer's start to its end.
+    """Mean change in bytes from a layer's start to its end, over all recorded forwards.
 
-    ``peak_bytes``: the most that was allocated while it ran, where the layer raised the process's
-    peak (or the register is reset at each boundary); else an upper bound, the process's peak.
+    ``peak_bytes``: the most bytes allocated while the layer ran. It is exact if the layer
+    raised the process's peak, or if the peak counter is reset at each boundary; otherwise it is
+    an upper bound, the process's peak.
     """
 
     layer: int
@@ -41,12 +42,12 @@ class LayerMemory:
     is_upper_bound: bool
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` has it."""
+        """The layer as ``--json`` prints it."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 class LayerFold:
-    """Takes batches; gives what the layers did."""
+    """Folds batches into the memory of each layer."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[int, int], tuple[int, int]] = {}
@@ -57,7 +58,7 @@ class LayerFold:
         self._raised = np.full(MAX_LAYERS, -1, dtype=np.int64)
 
     def add(self, samples: Samples, *, is_thinned: bool) -> None:
-        """Fold the readings of one batch. Thinned ones lack those at layers' boundaries."""
+        """Fold the readings of one batch. Downsampled batches lack readings at layer boundaries."""
         if is_thinned:
             self._last.clear()
             return
@@ -75,7 +76,7 @@ class LayerFold:
                 self._follow(device, which, mine.step, mine.layer, mine.bytes)
 
     def layers(self, names: Any, *, are_peaks_reset: bool) -> tuple[LayerMemory, ...]:
-        """Every layer that was read. ``names``: as the fact ``watch`` has them."""
+        """Every layer with readings. ``names``: layer names from the fact ``watch``."""
         names = names if isinstance(names, list) else []
         return tuple(
             self._layer(layer, names, are_peaks_reset)
@@ -85,7 +86,7 @@ class LayerFold:
     def _follow(
         self, device: int, which: int, step: Numbers, layer: Numbers, size: Numbers
     ) -> None:
-        """Differences of readings that follow each other on one device in one step."""
+        """Add the differences between successive readings of one device within a step."""
         last = self._last.get((device, which), (-1, 0))
         step, before = np.append(last[0], step), np.append(last[1], size)[:-1]
         self._last[device, which] = int(step[-1]), int(size[-1])

@@ -1,6 +1,6 @@
-"""Rows of the allocator's map as they come: those of the last map, as columns, and no more.
+"""Rows of the allocator's last map, collected as columns.
 
-All rows of one map carry the moment of its reading, so that another moment begins another map.
+All rows of one map have the same time. A row with another time begins a new map.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ UNKNOWN_STATE = -1
 
 @dataclass(frozen=True, slots=True)
 class MapTable:
-    """Segments and blocks, one value a row, in the order of the file.
+    """Segments and blocks, one value per row, in the order of the file.
 
-    ``state`` is −1 in a segment's row. ``pool`` and ``stack`` are numbers into ``MapRows.pools``
-    and ``MapRows.stacks``, of which −1 is none.
+    ``state`` is −1 in the row of a segment. ``pool`` and ``stack`` are indices into
+    ``MapRows.pools`` and ``MapRows.stacks``; −1 means none.
     """
 
     device: Numbers
@@ -62,7 +62,7 @@ class MapTable:
 
 @dataclass(frozen=True, slots=True)
 class _Detail:
-    """What the column ``data`` of a row says."""
+    """The decoded column ``data`` of a row."""
 
     state: int = UNKNOWN_STATE
     pool: int = 0
@@ -72,9 +72,9 @@ class _Detail:
 
 
 class MapRows:
-    """Takes batches; keeps the rows of the latest map, ``MAX_ROWS`` of them.
+    """Collects at most ``MAX_ROWS`` rows of the latest map from batches.
 
-    ``unkept_segments``: those past that, with ``unkept_bytes``.
+    ``unkept_segments``: segments beyond that bound, with ``unkept_bytes``.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class MapRows:
         self._stacks: dict[tuple[str, ...], int] = {}
 
     def add(self, batch: Batch) -> None:
-        """Keep what ``batch`` holds of the latest map."""
+        """Keep the rows of the latest map in ``batch``."""
         kind = batch["kind"]
         rows = np.flatnonzero((kind == Kind.SEGMENT) | (kind == Kind.BLOCK))
         if not len(rows):
@@ -110,22 +110,22 @@ class MapRows:
 
     @property
     def table(self) -> MapTable | None:
-        """The rows kept; None where there is no map."""
+        """The rows kept; None if there is no map."""
         return join(self._parts) if self._parts else None
 
     @property
     def version(self) -> tuple[int, int, int]:
-        """Another one once rows have come."""
+        """A key that changes whenever rows arrive."""
         return self.t_ns, self._kept, self.unkept_segments
 
     @property
     def pools(self) -> tuple[PoolId, ...]:
-        """Memory pools by number; the default one is 0."""
+        """Memory pools by index; 0 is the default pool."""
         return self._pools.values
 
     @property
     def stacks(self) -> list[tuple[str, ...]]:
-        """Call stacks by number, each the innermost frame first."""
+        """Call stacks by index, the innermost frame first."""
         return list(self._stacks)
 
     def _table(self, batch: Batch, rows: Numbers) -> MapTable:

@@ -16,14 +16,14 @@ from memscope.units import TIME_UNITS_S, split_quantity
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What to stop after: ``kind`` batch, step, time, peak or end; ``value`` a number or ns."""
+    """Where to stop. ``kind``: batch, step, time, peak or end; ``value``: its number, or ns."""
 
     kind: str
     value: int = 0
 
 
 class PastEnd(MemscopeError):
-    """The moment lies past the end. ``last``: the last step, batch or ns of the recording."""
+    """The moment is after the end. ``last``: the last step, batch or ns of the recording."""
 
     def __init__(self, problem: str, last: int) -> None:
         super().__init__(problem, "Name an earlier moment, or --at end.")
@@ -31,7 +31,7 @@ class PastEnd(MemscopeError):
 
 
 def parse_moment(text: str) -> Moment:
-    """The moment that ``text`` names (batch:N, step:N, 12.5s, peak, end). Raises MemscopeError."""
+    """Parse ``--at``: batch:N, step:N, 12.5s, peak or end. Raises MemscopeError."""
     word = text.strip().lower()
     if word in ("peak", "end"):
         return Moment(word)
@@ -53,10 +53,10 @@ def parse_moment(text: str) -> Moment:
 def batches_until(
     batches: Iterable[Batch], moment: Moment, *, first_step: int = 0
 ) -> Iterator[Batch]:
-    """``batches`` up to a step's end or a time; the last of them is cut short.
+    """Yield ``batches`` up to the end of a step or up to a time; the last one is cut.
 
-    ``first_step``: the recorded number of step 0. Raises PastEnd if no such step has ended, or if
-    no event is as late.
+    ``first_step``: the recorded number of step 0. Raises PastEnd if that step has not ended, or
+    if the recording ends before that time.
     """
     if moment.kind == "step":
         moment = Moment("step", moment.value + first_step)
@@ -82,19 +82,19 @@ def batches_until(
 
 
 def _seconds(ns: int) -> str:
-    """All digits: a rounded end would lie past the end."""
+    """Seconds with all digits: a rounded end could be after the real one."""
     return f"{ns / 1e9:.9f}".rstrip("0").rstrip(".")
 
 
 def check_batch(moment: Moment, batches: int) -> None:
-    """Raises PastEnd if the recording has only ``batches`` batches and the moment is later."""
+    """Raise PastEnd if the recording has fewer batches than the moment needs."""
     if moment.value > batches:
         last = f"the last batch is {batches}" if batches else "there is none"
         raise PastEnd(f"There is no batch {moment.value}: {last}.", batches)
 
 
 def _stop(batch: Batch, moment: Moment) -> int | None:
-    """Number of rows that come before the moment's end; None where it lies beyond the batch."""
+    """Number of rows before the moment's end; None if the end is after this batch."""
     if moment.kind == "step":
         rows = batch.where(Kind.STEP)
         found = rows[batch["step"][rows] >= moment.value]

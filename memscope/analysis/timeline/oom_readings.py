@@ -1,4 +1,4 @@
-"""What was read last at the last out-of-memory error: cards by their driver, torch by itself."""
+"""The last readings before the last out-of-memory error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _OF_THIS_PROCESS = ("nvml.process_bytes", "torch.reserved_bytes")
 
 @dataclass(frozen=True, slots=True)
 class OtherProcess:
-    """Another process on a card. ``bytes`` None: the driver does not say."""
+    """Another process on a GPU. ``bytes`` is None if the driver does not report it."""
 
     pid: str
     command: str
@@ -44,33 +44,34 @@ class OtherProcess:
 
 @dataclass(frozen=True, slots=True)
 class ReadingsBefore:
-    """Readings at ``t_ns`` or before it, by reading and device; other processes by device."""
+    """The last readings up to ``t_ns``, by name and device; other processes by device."""
 
     t_ns: int
     readings: Mapping[tuple[str, int], Reading]
     others: Mapping[int, tuple[OtherProcess, ...]]
 
     def count(self, reading_name: str, device: int) -> int | None:
-        """What was read last; None where nothing was."""
+        """The last reading in bytes; None if there is none."""
         reading = self.readings.get((reading_name, device))
         return None if reading is None else as_count(int(reading.value))
 
     def age_ns(self, reading_name: str, device: int) -> int | None:
-        """How long before ``t_ns`` that was."""
+        """Age of the last reading in ns at ``t_ns``; None if there is none."""
         reading = self.readings.get((reading_name, device))
         return None if reading is None else self.t_ns - reading.t_ns
 
     def others_on(self, device: int) -> tuple[OtherProcess, ...]:
-        """The other processes on ``device``, the largest first.
+        """Other processes on ``device``, the largest first.
 
-        () where the driver never told this one's bytes: in a container it may be among them.
+        Empty if the driver never reported this process: in a container it may be one of
+        them.
         """
         is_told_apart = ("nvml.process_bytes", device) in self.readings
         return self.others.get(device, ()) if is_told_apart else ()
 
     @property
     def devices(self) -> tuple[int, ...]:
-        """Those that this process has used; where none shows that, those that were read."""
+        """Devices that this process used; all devices with readings if none shows its use."""
         used = {
             device
             for (reading_name, device), reading in self.readings.items()
@@ -80,7 +81,7 @@ class ReadingsBefore:
 
 
 def name_processes(processes: Sequence[OtherProcess]) -> str:
-    """The first of ``processes`` in words, "" where there is none."""
+    """The first few processes in words; "" if there are none."""
     shown = [
         f"process {clean(each.pid, 20)}"
         + (f", {clean(each.command, 40)}" if each.command else "")
@@ -92,18 +93,19 @@ def name_processes(processes: Sequence[OtherProcess]) -> str:
 
 
 class OomReadings:
-    """Takes batches; ``last`` is what was read at the last error of the program or its engine."""
+    """Folds batches into ``last``: readings before the program's last out-of-memory error."""
 
     def __init__(self) -> None:
         self.last: ReadingsBefore | None = None
         self._others: dict[int, tuple[OtherProcess, ...]] = {}
 
     def add(self, batch: Batch, samples: Samples, before: Readings, most: int) -> None:
-        """Take ``batch`` and its ``samples``.
+        """Fold one batch.
 
-        ``before``: readings ahead of it; ``most``: errors still to be kept.
+        ``before``: readings from earlier batches. ``most``: number of errors that are still
+        kept.
         """
-        told = [*_told_others(batch)]
+        told = [*_other_process_facts(batch)]
         row = _last_error(batch, most)
         if row is not None:
             t_ns = int(batch["t_ns"][row])
@@ -144,8 +146,8 @@ def _readings_until(
     return found
 
 
-def _told_others(batch: Batch) -> list[tuple[int, int, tuple[OtherProcess, ...]]]:
-    """When, of which device, and which processes."""
+def _other_process_facts(batch: Batch) -> list[tuple[int, int, tuple[OtherProcess, ...]]]:
+    """Time, device and processes of each fact about other processes."""
     codes, names = batch.names
     keys = DeviceFact.OTHER_PROCESSES.devices(names)
     devices = {names.index(key): device for device, key in keys.items() if device < MAX_DEVICES}
@@ -158,7 +160,7 @@ def _told_others(batch: Batch) -> list[tuple[int, int, tuple[OtherProcess, ...]]
 
 
 def _listed(data: Any) -> tuple[OtherProcess, ...]:
-    """The processes of one card, the largest first."""
+    """The processes on one GPU, the largest first."""
     entries = data if isinstance(data, Mapping) else {}
     listed = [
         OtherProcess(str(pid), str(entry.get("command") or ""), as_count(entry.get("bytes")))

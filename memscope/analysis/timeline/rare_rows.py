@@ -1,4 +1,4 @@
-"""Rows that come now and then, kept as they are: facts, marks, phases, out of memory, a map."""
+"""Rare rows, kept as they are: facts, marks, phases, out-of-memory errors and the last map."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METRICS = ("free", "allocated", "reserved", "total", "limit", "active")
 
 
 class OomScope(StrEnum):
-    """What was lost: one request of a server, or the engine's state."""
+    """What failed: one request of a server, or the whole engine."""
 
     ENGINE = "engine"
     REQUEST = "request"
@@ -38,9 +38,10 @@ OBSERVER = "observer"  # the source of errors that torch's own observer reported
 class OutOfMemory:
     """One out-of-memory error. ``counters``: free, allocated, reserved, total, limit, in bytes.
 
-    ``source``: "observer" (torch's), "exception", or "" where the program recorded it itself.
-    ``error``: what the exception said, where it is known by that alone. ``stream``: of the request,
-    where torch's observer told of it. ``frames``: who asked, the innermost first.
+    ``source``: "observer" (torch's), "exception", or "" if the program recorded it itself.
+    ``error``: text of the exception, if nothing else reported the error. ``stream``: stream of
+    the request, if torch's observer reported it. ``frames``: call stack of the request, the
+    innermost first.
     """
 
     t_ns: int
@@ -57,7 +58,7 @@ class OutOfMemory:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment of the user's own."""
+    """A moment that the user marked."""
 
     t_ns: int
     step: int
@@ -66,7 +67,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of the user's own."""
+    """A period that the user named."""
 
     start_ns: int
     end_ns: int
@@ -74,7 +75,7 @@ class Phase:
 
 
 class RareRows:
-    """Collects rare rows; of each sort the first ``MAX_KEPT`` and the number of all."""
+    """Collects rare rows: the first ``MAX_KEPT`` of each kind, and the number of all."""
 
     def __init__(self) -> None:
         self.facts: dict[str, Any] = {}
@@ -88,7 +89,7 @@ class RareRows:
         self.unkept = 0
 
     def add_fact(self, batch: Batch, row: int, *, steps: int = 0) -> None:
-        """Keep the last value of its key. ``steps``: how many have ended before it."""
+        """Keep a fact's last value. ``steps``: number of steps that have ended before it."""
         key = batch.name(row)
         if key is None:
             return
@@ -100,7 +101,7 @@ class RareRows:
             self.unkept += 1
 
     def add(self, batch: Batch) -> None:
-        """Keep what is rare in ``batch``, its facts left out."""
+        """Keep the rare rows of ``batch`` except facts."""
         for row in batch.where(Kind.OOM).tolist():
             self._keep(self.ooms, oom := _out_of_memory(batch, row))
             self.oom_count[oom.scope] += 1

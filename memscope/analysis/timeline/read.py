@@ -1,4 +1,4 @@
-"""A recording read into a timeline, up to the moment that ``--at`` names."""
+"""Read a recording into a timeline, up to the moment given by ``--at``."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ SAME_MOMENT_NS = 10_000_000
 def read_timeline(
     recording: Recording, *, at: str = "end", warmup_steps: int | None = None
 ) -> Timeline:
-    """``recording`` folded up to ``at`` (batch:N, step:N, 12.5s, peak, end).
+    """Fold ``recording`` up to ``at`` (batch:N, step:N, 12.5s, peak, end).
 
-    Raises MemscopeError if ``at`` is none of these, PastEnd if the recording ends before it.
+    Raises MemscopeError if ``at`` is not such a moment, and PastEnd if the recording ends
+    before it.
     """
     timeline = Timeline(recording.header, warmup_steps=warmup_steps)
     for batch, count in join_batches(batches_at(recording, at)):
@@ -35,7 +36,7 @@ def read_timeline(
 
 
 def batches_at(recording: Recording, at: str) -> Iterator[Batch]:
-    """The events of ``recording`` up to ``at``. Raises MemscopeError if ``at`` is not in it."""
+    """The batches of ``recording`` up to ``at``. Raises MemscopeError if ``at`` is not in it."""
     moment = parse_moment(at)
     if moment.kind == "peak":
         timeline = read_timeline(recording)
@@ -51,9 +52,9 @@ def batches_at(recording: Recording, at: str) -> Iterator[Batch]:
 
 
 def find_peak(recording: Recording, timeline: Timeline) -> Moment:
-    """When memory was at its most: the end of the first step with the peak.
+    """The moment with most memory: the end of the first step that has the peak.
 
-    If steps do not tell, the highest reading or driver call; if nothing does, the end.
+    Without such a step, it is the highest reading or driver call, or else the end.
     """
     return (
         _peak_step(timeline)
@@ -80,7 +81,7 @@ def _peak_call(timeline: Timeline) -> Moment | None:
 def _peak_reading(
     recording: Recording, timeline: Timeline, reading_names: tuple[str, ...]
 ) -> Moment | None:
-    """Just after the highest reading, so that the other readings of that moment are included."""
+    """The moment just after the highest reading, which includes other readings taken with it."""
     reading_name = next((name for name in reading_names if name in timeline.series), None)
     if reading_name is None:
         return None
@@ -97,9 +98,9 @@ def _peak_reading(
 
 
 def join_batches(batches: Iterable[Batch]) -> Iterator[tuple[Batch, int]]:
-    """Batches of about ``JOINED_ROWS`` rows, and how many each was made of.
+    """Yield batches joined to about ``JOINED_ROWS`` rows, with the number joined in each.
 
-    A fold takes as long for a hundred rows as for some thousands.
+    Folding a hundred rows takes as long as folding some thousands.
     """
     waiting: list[Batch] = []
     rows = size = 0

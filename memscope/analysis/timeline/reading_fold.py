@@ -1,4 +1,4 @@
-"""Readings by name and device, and what they come to: peak, end, percentiles, growth."""
+"""Readings by name and device, with their peak, end and percentiles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 class DeviceReadings:
     """Readings of one name on one device. ``inside``: readings within steps after warm-up.
 
-    Without any step ``inside`` holds all readings.
+    If there are no steps, ``inside`` has all readings.
     """
 
     series: Series
@@ -36,10 +36,11 @@ class DeviceReadings:
 
 
 class ReadingFold:
-    """Takes batches; the same rows in any portions give the same readings.
+    """Folds batches into readings. The result does not depend on how rows are batched.
 
-    A reading waits for the step that ends next, and is inside it where it was taken after the
-    step began. Of a step of more than ``MAX_WAITING`` readings the first are not inside.
+    A reading waits until the next step ends. It is inside that step if it was taken after the
+    step began. If a step has more than ``MAX_WAITING`` readings, the first ones do not count as
+    inside.
     """
 
     def __init__(self) -> None:
@@ -51,7 +52,7 @@ class ReadingFold:
         self._waiting = _Rows(none, none, np.empty(0))
 
     def of(self, reading_name: str) -> dict[int, DeviceReadings]:
-        """Device (−1 for none) → its readings of that name, in the order of devices."""
+        """Device (−1 for none) → its readings of this name, ordered by device."""
         return {
             device: DeviceReadings(
                 builder.series.series(), builder.inside if self._ended else builder.all
@@ -63,9 +64,9 @@ class ReadingFold:
     def fold(
         self, batch: Batch, samples: Samples, start: int, stop: int, warmup_steps: int
     ) -> None:
-        """Take the rows ``start`` to ``stop`` of ``batch``. ``samples``: the readings there."""
+        """Fold rows ``start`` to ``stop`` of ``batch``. ``samples``: the readings in these rows."""
         rows, taken = self._take(samples.where(samples.is_reading))
-        if batch.is_thinned:  # what is left was chosen for being the most or the least
+        if batch.is_thinned:  # only the highest and lowest readings are left
             rows, taken = rows[:0], taken.where(slice(0, 0))
         if not self._ended:
             for builder, values in self._by_reading(taken.which, taken.values):
@@ -91,7 +92,7 @@ class ReadingFold:
         self._waiting = waiting
 
     def _take(self, samples: Samples) -> tuple[Numbers, _Rows]:
-        """Rows of readings with what they read."""
+        """Add readings to their series; returns their rows and values."""
         which = self._which(samples)
         is_kept = which >= 0
         samples, which = samples.where(is_kept), which[is_kept]
@@ -103,7 +104,7 @@ class ReadingFold:
         return samples.rows, _Rows(which, samples.t_ns, samples.values)
 
     def _which(self, samples: Samples) -> Numbers:
-        """The number of each reading's name and device; −1 past the bound."""
+        """Index of each reading's name and device; −1 if there are too many."""
         keys = samples.codes.astype(np.int64) * DEVICES + np.maximum(samples.device, -1) + 1
         found, which = np.unique(keys, return_inverse=True)
         numbers = [
@@ -130,7 +131,7 @@ class ReadingFold:
         ]
 
     def _begins(self, batch: Batch, ends: Numbers) -> Numbers:
-        """When each step began: by its duration, else where the one before it ended."""
+        """Start of each step: from its duration, or else the end of the step before."""
         end, duration = batch["t_ns"][ends], batch["duration_ns"][ends]
         previous = np.append(self._last_end_ns, end[:-1])
         self._last_end_ns = int(end[-1])
@@ -139,7 +140,7 @@ class ReadingFold:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Readings: whose, when, what."""
+    """Readings: name and device (``which``), time and value."""
 
     which: Numbers
     t_ns: Numbers
@@ -157,7 +158,7 @@ class _Rows:
 
 
 class _Builder:
-    """What is kept of one reading on one device."""
+    """The data kept for one reading on one device."""
 
     def __init__(self, number: int) -> None:
         self.number = number

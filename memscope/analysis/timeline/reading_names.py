@@ -1,4 +1,4 @@
-"""All readings that memscope takes itself, by name, and the statistics that a limit may ask for."""
+"""Names of all readings that memscope takes, and the statistics that a limit can use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A series of each reading, and the bytes that driver calls hold."""
+"""A series for each reading, and the bytes that driver calls hold."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Readings:
         self.ignored_rows = 0
 
     def add(self, samples: Samples) -> None:
-        """Take the readings of one batch; one with neither bytes nor value is none."""
+        """Add the readings of one batch. Rows with neither bytes nor value are skipped."""
         samples = samples.where(samples.is_reading)
         if not len(samples):
             return
@@ -72,7 +72,7 @@ class Readings:
         }
 
     def latest(self, reading_name: str, device: int = -1) -> Reading | None:
-        """The last reading of that name on one device; None where there is none."""
+        """The last reading of this name on one device; None if there is none."""
         return self._latest.get((reading_name, device))
 
     @property
@@ -111,9 +111,10 @@ class Readings:
 
 
 class DriverBytes:
-    """Bytes that driver calls took and have not given back, of one owner or of all.
+    """Bytes that driver calls took and have not given back, for one owner or for all.
 
-    ``last_ns``: when the last of them was made. ``peak_ns``: the one that made it the most.
+    ``last_ns``: time of the last driver call. ``peak_ns``: time of the call that reached the
+    peak.
     """
 
     def __init__(self, owner: str | None = None) -> None:
@@ -126,7 +127,7 @@ class DriverBytes:
         self.last_ns = self.peak_ns = 0
 
     def restart(self, held: Held) -> None:
-        """Go on from what was held as a segment began: the events before it are not there."""
+        """Continue from the bytes held when a segment began: the events before it are deleted."""
         self.bytes = self.rounded_bytes = 0
         self.is_peak_known = False
         for owner, (size, buffers) in held.items():
@@ -136,7 +137,10 @@ class DriverBytes:
                 self.calls += 1
 
     def add(self, batch: Batch, sums: Sums) -> None:
-        """Follow the calls of ``batch`` in the order of the file; of sums a step's end is known."""
+        """Follow the calls of ``batch`` in the order of the file.
+
+        A sum only tells the change over its step, so the peak is not known after one.
+        """
         rows, changes, count = own_calls(batch, sums)
         if self._owner is not None and len(rows):
             is_owned = self._is_owned(batch, rows)
@@ -162,8 +166,11 @@ class DriverBytes:
 
 
 def own_calls(batch: Batch, sums: Sums) -> tuple[Numbers, Numbers, Numbers]:
-    """Driver calls that the program recorded, and sums of such: which rows, the change of bytes,
-    the number of calls. Those of libraries, by CUPTI, carry a device and are left out."""
+    """The program's own driver calls: their rows, the change in bytes and the number of calls.
+
+    Includes sums of such calls. Driver calls of libraries, recorded by CUPTI, have a device and
+    are left out.
+    """
     kind, count = batch["kind"].copy(), np.ones(batch.rows, dtype=np.int64)
     kind[sums.rows], count[sums.rows] = sums.kind, np.maximum(sums.count, 1)
     is_call = (kind == Kind.DEVICE_MALLOC) | (kind == Kind.DEVICE_FREE)
@@ -173,7 +180,7 @@ def own_calls(batch: Batch, sums: Sums) -> tuple[Numbers, Numbers, Numbers]:
 
 
 def read_held(data: Any) -> Held:
-    """What driver calls held as a segment began, as its first fact says."""
+    """Bytes that driver calls held when a segment began, from its first fact."""
     said = data.get("driver") if isinstance(data, dict) else None
     return {
         owner: (min(numbers[0], MAX_BYTES), max(min(numbers[1], MAX_BYTES), 1))
@@ -188,6 +195,6 @@ def _are_counts(numbers: Any) -> bool:
 
 
 def round_to_granules(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """What the driver takes for each: whole granules above 1 MiB; smaller ones share theirs."""
+    """Bytes that the driver takes: whole granules above 1 MiB; smaller ones share them."""
     whole = -(-sizes // GRANULE_BYTES) * GRANULE_BYTES
     return np.asarray(np.where(sizes > GRANULE_BYTES // 2, whole, sizes))

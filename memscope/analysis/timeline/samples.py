@@ -17,10 +17,11 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Rows of kind ``sample``, in the order of the batch: one value a row in each array.
+    """Rows of kind ``sample`` in the order of the batch; each array has one value per row.
 
-    ``rows``: place in the batch. ``codes``: index into ``names``, −1 without a name. ``bytes``: −1
-    if the reading is not in bytes. ``values``: bytes, else the value, NaN if there is neither.
+    ``rows``: position in the batch. ``codes``: index into ``names``, −1 without a name.
+    ``bytes``: −1 if the reading is not in bytes. ``values``: bytes, or else the value, NaN if
+    there is neither.
     """
 
     names: list[str]
@@ -46,13 +47,13 @@ class Samples:
         return np.array([numbers.get(name, -1) for name in self.names] + [-1])[self.codes]
 
     def where(self, chosen: npt.NDArray[Any] | slice) -> Samples:
-        """The rows that a mask, places or a slice choose."""
+        """The rows chosen by a mask, by indices or by a slice."""
         if not isinstance(chosen, slice) and chosen.dtype == bool and chosen.all():
             return self
         return Samples(self.names, *(getattr(self, name)[chosen] for name in _COLUMNS))
 
     def between(self, start: int, stop: int) -> Samples:
-        """The rows from ``start`` to before ``stop`` of the batch."""
+        """The rows from ``start`` up to but not including ``stop`` of the batch."""
         first, end = np.searchsorted(self.rows, (start, stop)).tolist()
         return self if end - first == len(self) else self.where(slice(first, end))
 
@@ -61,7 +62,7 @@ _COLUMNS = tuple(Samples.__slots__[1:])
 
 
 def decode_samples(batch: Batch) -> Samples:
-    """The readings of ``batch``."""
+    """Decode the readings of ``batch``."""
     rows = batch.where(Kind.SAMPLE)
     codes, names = batch.names
     size = batch["bytes"][rows]

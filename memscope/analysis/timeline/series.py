@@ -1,4 +1,4 @@
-"""One reading over time, in at most ``MAX_POINTS`` points so that a long run stays small."""
+"""A reading over time, in at most ``MAX_POINTS`` points so that a long run stays small."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ Times = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points of neighbouring readings each: when the last of them was, their extremes, their last.
+    """A reading over time. Each point stands for neighbouring readings.
 
-    At most ``MAX_POINTS``; ``peak`` and ``floor`` are exact.
+    A point has the time and value of its last reading, and the lowest and highest value. There
+    are at most ``MAX_POINTS``; ``peak`` and ``floor`` are exact.
     """
 
     t_ns: Times
@@ -46,7 +47,7 @@ class Series:
 
 
 def joined(one: Series, other: Series) -> Series:
-    """The points of both, by time."""
+    """The points of two series, ordered by time."""
     t_ns = np.concatenate((one.t_ns, other.t_ns))
     order = np.argsort(t_ns, kind="stable")
     minimum, maximum, last = (
@@ -57,7 +58,7 @@ def joined(one: Series, other: Series) -> Series:
 
 
 class SeriesBuilder:
-    """Takes readings in any portions; the same readings give the same series."""
+    """Builds a series. The result does not depend on how readings are split into calls."""
 
     def __init__(self) -> None:
         empty = np.empty(0)
@@ -67,7 +68,7 @@ class SeriesBuilder:
         self._stride = 1
 
     def add(self, t_ns: Times, values: Floats) -> None:
-        """Readings in the order of the file, one or more."""
+        """Add one or more readings in the order of the file."""
         point = (self._readings + np.arange(len(values))) // self._stride
         self._readings += len(values)
         starts, ends = _runs(point)
@@ -77,7 +78,7 @@ class SeriesBuilder:
             np.maximum.reduceat(values, starts),
             values[ends],
         )
-        if len(self._t_ns) and int(point[0]) == len(self._t_ns) - 1:  # its last point has room
+        if len(self._t_ns) and int(point[0]) == len(self._t_ns) - 1:  # the last point is not full
             added[1][0] = min(added[1][0], self._minimum[-1])
             added[2][0] = max(added[2][0], self._maximum[-1])
         self._keep(int(point[0]), *added)
@@ -85,7 +86,7 @@ class SeriesBuilder:
             self._merge_neighbours()
 
     def series(self) -> Series:
-        """As it stands now."""
+        """The series of the readings so far."""
         return Series(self._t_ns, self._minimum, self._maximum, self._last, self._readings)
 
     def _keep(self, kept: int, t_ns: Times, minimum: Floats, maximum: Floats, last: Floats) -> None:
@@ -103,6 +104,6 @@ class SeriesBuilder:
 
 
 def _runs(keys: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where each run of equal keys starts and where it ends."""
+    """Start and end of each run of equal keys."""
     changes = np.flatnonzero(keys[1:] != keys[:-1])
     return np.concatenate(([0], changes + 1)), np.append(changes, len(keys) - 1)

@@ -1,4 +1,4 @@
-"""Rows of a serving program folded into counts: requests lost to memory, KV blocks held."""
+"""Requests lost for lack of memory, and KV blocks held, in a serving program."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from memscope.reader.scanner import Batch
 
 MAX_LOST = 1 << 20
-MEMORY = "memory"  # the reason of a request that was turned away or ended for want of it
+MEMORY = "memory"  # the reason of a request that was rejected or ended for lack of memory
 HELD, UNUSED = "kv.held_blocks", "kv.unused_slots"
 
 Numbers = npt.NDArray[np.int64]
 
 
 class ServingRows:
-    """Takes batches.
+    """Folds batches into lost requests and KV blocks.
 
-    A request is lost to memory where an ``oom`` row of scope "request" names it, or a
-    ``request_reject`` or ``request_finish`` row whose reason is "memory"; it counts once.
-    ``held_blocks`` and its peak: blocks allocated less blocks freed. ``unused``: of each reading of
-    ``kv.unused_slots``, those slots for each block held then.
+    A request is lost if an ``oom`` row of scope "request" names it, or if a ``request_reject``
+    or ``request_finish`` row has the reason "memory". Each request counts once.
+    ``held_blocks``: blocks allocated minus blocks freed. ``unused``: each reading of
+    ``kv.unused_slots`` / blocks held at that time.
     """
 
     def __init__(self) -> None:
@@ -40,12 +40,12 @@ class ServingRows:
 
     @property
     def lost_requests(self) -> int:
-        """Requests lost to memory."""
+        """Number of requests lost for lack of memory."""
         return len(self._lost) + self._lost_nameless
 
     @property
     def unused(self) -> Series:
-        """Unused slots for each block held, over time."""
+        """Unused slots per held block, over time."""
         return self._unused.series()
 
     def add(self, batch: Batch, samples: Samples) -> None:

@@ -1,4 +1,4 @@
-"""Percentiles of any number of readings, in memory that does not grow with them."""
+"""Percentiles of any number of readings in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy.typing as npt
 
 RELATIVE_ERROR = 0.002
 MAX_BUCKETS = 4096
-LEAST = 1e-12  # magnitudes below are one with zero
+LEAST = 1e-12  # smaller magnitudes count as zero
 
 Floats = npt.NDArray[np.float64]
 Keys = npt.NDArray[np.int64]
 
 _WIDTH = math.log1p(RELATIVE_ERROR)
-_ZERO = 1 << 20  # more than any magnitude's bucket
+_ZERO = 1 << 20  # above the bucket of any magnitude
 
 
 class Sketch:
-    """Counts of readings in buckets that are 0.2 % wide, each with the highest of its readings.
+    """Counts of readings in buckets 0.2 % wide. Each bucket keeps its highest reading.
 
-    A percentile is a reading that was taken, never below the exact one and at most 0.2 % above;
-    exact where no two different readings share a bucket. In any order and any portions the same
-    readings give the same sketch (the buckets of DDSketch, Masson, Rim and Lee 2019). Past
-    ``MAX_BUCKETS`` the lowest are one.
+    A percentile is never below the exact one and at most 0.2 % above it. It is exact if no
+    bucket has two different readings. The result does not depend on the order of readings or on
+    how they are split into calls (the buckets of DDSketch, Masson, Rim and Lee 2019). Beyond
+    ``MAX_BUCKETS`` the lowest buckets are merged.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Sketch:
         return int(self._counts.sum())
 
     def add(self, values: Floats) -> None:
-        """Take readings, which are finite."""
+        """Add readings. They must be finite."""
         if not len(values):
             return
         keys = np.append(self._keys, bucket_keys(values))
@@ -49,13 +49,13 @@ class Sketch:
             self._keys, self._counts, self._highest = _merge(keys, self._counts, self._highest)
 
     def percentile(self, share: float) -> float:
-        """The least reading that ``share`` of all do not exceed (nearest rank)."""
+        """The lowest reading that is at least as high as ``share`` of all (nearest rank)."""
         rank = max(math.ceil(share * len(self)), 1)
         return float(self._highest[np.searchsorted(np.cumsum(self._counts), rank)])
 
 
 def bucket_keys(values: Floats) -> Keys:
-    """The bucket of each value; they rise with the values."""
+    """The bucket of each value. Larger values have larger keys."""
     size = np.abs(values)
     is_zero = size < LEAST
     key = np.floor(np.log(np.where(is_zero, 1.0, size)) / _WIDTH).astype(np.int64) + _ZERO
@@ -63,7 +63,7 @@ def bucket_keys(values: Floats) -> Keys:
 
 
 def _merge(keys: Keys, counts: Keys, values: Floats) -> tuple[Keys, Keys, Floats]:
-    """One bucket for each key, in order."""
+    """Merge equal keys into one bucket, in order of key."""
     order = np.argsort(keys, kind="stable")
     keys, counts, values = keys[order], counts[order], values[order]
     starts = np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))

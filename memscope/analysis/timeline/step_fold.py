@@ -1,7 +1,7 @@
-"""Rows that belong to a step, kept until the step has ended and then folded into one row.
+"""Rows of a step, kept until the step has ended and then folded into one row.
 
-A row may be written before its step begins (an upload ahead), so that it waits for the first step
-row at or beyond its own number. A row without a step belongs to the step that ends next.
+A row may be written before its step begins (an upload ahead). It waits for the first step row with
+its own number or a higher one. A row without a step belongs to the step that ends next.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_BYTES = 1 << 50
 MAX_NS = 1 << 62
 MAX_ENTRIES = 1 << 20
 
-# The reading of a name at a step's end → the column that keeps it.
+# Reading → the column with its value at the step's end.
 STEP_READINGS = {
     "device.allocated_bytes": "allocated_bytes",
     "device.peak_bytes": "device_peak_bytes",
@@ -62,7 +62,7 @@ _WHAT = np.zeros(256, dtype=np.int64)
 for _kind, _what in _MOVES.items():
     _WHAT[_kind] = _what
 
-# Rows that wait are columns of one matrix, int64 (fields, rows).
+# Waiting rows are an int64 matrix of shape (fields, rows).
 POSITION, STEP, TIME, KIND, LAYER, NAME, BYTES, DURATION, ENTRIES = range(9)
 BEFORE = -1  # the position of a row from an earlier batch
 _SUMS = (
@@ -75,7 +75,7 @@ _SUMS = (
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """What the weight pool did for one geometry after warm-up."""
+    """Requests to the weight pool for one geometry, after warm-up."""
 
     name: str
     hits: int
@@ -87,7 +87,7 @@ class Geometry:
 def add_geometries(
     seen: Iterable[Geometry], sums: Mapping[str, Sequence[int]]
 ) -> tuple[Geometry, ...]:
-    """Counts of events and of the sums that stand for others, by name."""
+    """Counts from events plus counts from sums, by geometry."""
     found = {each.name: each for each in seen}
     for name, (hits, misses, returns, overflows) in sums.items():
         known = found.get(name, Geometry(name, 0, 0, 0, 0))
@@ -103,7 +103,7 @@ def add_geometries(
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """What the fold must know as it goes: steps of warm-up, and which layer is lm_head."""
+    """Settings of the fold: number of warm-up steps, and the layer that is lm_head."""
 
     warmup_steps: int
     head: int | None
@@ -129,12 +129,12 @@ class StepFold:
 
     @property
     def steps_ended(self) -> int:
-        """Number of all step rows, those past the table's bound among them."""
+        """Number of all step rows, including those beyond the table's bound."""
         return self._table.ended
 
     @property
     def geometries(self) -> tuple[Geometry, ...]:
-        """Of the weight pool, by name."""
+        """Counts of the weight pool for each geometry, ordered by name."""
         counts = self._pool_counts.tolist()
         names = sorted(self._geometries.items())
         return tuple(Geometry(name, *counts[index]) for name, index in names)
@@ -142,7 +142,7 @@ class StepFold:
     def fold(
         self, batch: Batch, samples: Samples, start: int, stop: int, settings: StepSettings
     ) -> None:
-        """Take the rows ``start`` to ``stop`` of ``batch``. ``samples``: the readings there."""
+        """Fold rows ``start`` to ``stop`` of ``batch``. ``samples``: the readings in these rows."""
         rows = self._collect(batch, samples, start, stop)
         ends = np.flatnonzero(batch["kind"][start:stop] == Kind.STEP) + start
         if not len(ends):
@@ -152,9 +152,9 @@ class StepFold:
             self._close(batch, ends, settings)
 
     def window_seen(self) -> Window:
-        """The window at the last step's end, with the uploads for a later step that had begun.
+        """The window at the end of the last step, plus uploads already begun for a later step.
 
-        Before the first step has ended: as it is now.
+        Before the first step has ended, it is the current window.
         """
         window = self.window.copy()
         if self._waiting:
@@ -170,9 +170,9 @@ class StepFold:
         return window
 
     def _collect(self, batch: Batch, samples: Samples, start: int, stop: int) -> Numbers:
-        """What of ``batch`` belongs to steps."""
+        """The rows of ``batch`` that belong to steps, as a matrix."""
         kind = batch["kind"][start:stop].view(np.uint8)
-        is_of_library = _IS_CALL[kind] & (batch["device"][start:stop] >= 0)  # by CUPTI
+        is_of_library = _IS_CALL[kind] & (batch["device"][start:stop] >= 0)  # recorded by CUPTI
         is_wanted = _IS_OF_STEP[kind] & ~is_of_library
         named = self._names(batch, samples, start, kind)
         if named is not None:
@@ -202,7 +202,7 @@ class StepFold:
     def _names(
         self, batch: Batch, samples: Samples, start: int, kind: npt.NDArray[np.uint8]
     ) -> Numbers | None:
-        """For each row the number of its geometry or step reading, −1 where neither."""
+        """Index of each row's geometry or step reading; −1 if it has neither."""
         pool = np.flatnonzero(_IS_POOL[kind])
         if not (len(pool) or len(samples)):
             return None
@@ -236,7 +236,7 @@ class StepFold:
             self._waiting, self._waiting_rows = [kept], kept.shape[1]
 
     def _close(self, batch: Batch, ends: Numbers, settings: StepSettings) -> None:
-        """Fold the rows whose steps end with the rows ``ends`` of ``batch``."""
+        """Fold the rows of the steps that end at the rows ``ends`` of ``batch``."""
         numbers = batch["step"][ends]
         highest = np.maximum.accumulate(np.maximum(numbers, self._highest))
         self._highest = int(highest[-1])
@@ -285,25 +285,25 @@ class StepFold:
 
 @dataclass(frozen=True, slots=True)
 class _Closed:
-    """Rows and which of ``steps`` ended steps each belongs to; ``steps`` where to none of them."""
+    """Rows and the ended step of each (``slot``), which is ``steps`` if it has not ended."""
 
     rows: Numbers
     slot: Numbers
     steps: int
 
     def where(self, is_kind: npt.NDArray[np.bool_]) -> Numbers:
-        """Which rows are of such a kind and belong to one of the steps."""
+        """Indices of the rows of these kinds that belong to an ended step."""
         return np.flatnonzero(is_kind[self.rows[KIND]] & (self.slot < self.steps))
 
     def sum(self, field: int, which: Numbers) -> Numbers:
-        """Sum of a field for each step."""
+        """The sum of a field for each step."""
         weights = self.rows[field][which]
         sums = np.bincount(self.slot[which], weights, minlength=self.steps)
         return np.minimum(sums, MAX_NS).astype(np.int64)
 
 
 def _slots(rows: Numbers, ends: Numbers, highest: Numbers) -> Numbers:
-    """Which end each row belongs to: the first one after it at which its step has been reached."""
+    """The step end of each row: the first one after it that reaches the row's step number."""
     before = np.searchsorted(rows[POSITION], ends)
     counts = np.diff(before, prepend=0, append=rows.shape[1])
     slot = np.repeat(np.arange(len(ends) + 1), counts)
@@ -324,7 +324,7 @@ def _moves(rows: Numbers, which: Numbers, slot: Numbers) -> Moves:
 
 
 def _set_counts(block: Numbers, closed: _Closed) -> None:
-    """Rows of each kind, and sums of what they carry."""
+    """Set the number of rows of each kind, and the sums of their fields."""
     kinds = len(KINDS)
     key = closed.slot * kinds + closed.rows[KIND]
     counts = np.bincount(key, minlength=(closed.steps + 1) * kinds).reshape(-1, kinds)[:-1]
@@ -340,12 +340,12 @@ def _set_counts(block: Numbers, closed: _Closed) -> None:
 
 
 def _set_readings(block: Numbers, closed: _Closed) -> None:
-    """The last reading of each name in its step; −1 where there is none."""
+    """Set the last reading of each name in its step; −1 if there is none."""
     which = closed.where(_IS_SAMPLE)
     slot, reading_name = closed.slot[which], closed.rows[NAME][which]
     size = closed.rows[BYTES][which]
     for index, column in enumerate(STEP_READINGS.values()):
-        if column != "in_flight_bytes":  # followed in the window where it was not read
+        if column != "in_flight_bytes":  # without a reading, the window gives it
             block[:, COLUMN[column]] = -1
         is_reading = (reading_name == index) & (size >= 0)
         block[slot[is_reading], COLUMN[column]] = size[is_reading]

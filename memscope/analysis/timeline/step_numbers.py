@@ -1,7 +1,7 @@
-"""Steps numbered as the program counts them: the first step that it shows is step 0.
+"""Step numbers as the program counts them: its first step is step 0.
 
-The recorder numbers everything that ever was a step. Before a training loop's first optimizer
-step, seconds are steps; they are counted apart and get negative numbers here.
+The recorder numbers all steps. Before the first optimizer step of a training loop, each second is a
+step. These steps get negative numbers here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 class StepKind(StrEnum):
-    """What a step is."""
+    """What counts as a step."""
 
     OPTIMIZER = "optimizer"  # a call of an optimizer's step
     FORWARD = "forward"  # an outermost forward of a model
@@ -34,11 +34,11 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepCounts:
-    """How many steps have ended, by what they are.
+    """The number of steps that have ended, by kind.
 
-    ``ended``: steps of ``kind``, of which the first ``warmup`` are warm-up. ``ignored``: steps of
-    ``ignored_kind`` that ended before the first of them; they have no number. A kind is None if
-    the recording does not say.
+    ``ended``: steps of ``kind``; the first ``warmup`` of them are warm-up. ``ignored``: earlier
+    steps of ``ignored_kind``, which have no number. A kind is None if the recording does not
+    say.
     """
 
     kind: StepKind | None
@@ -49,23 +49,23 @@ class StepCounts:
 
 
 class StepSourceFold:
-    """Follows the fact that says what makes steps."""
+    """Follows the fact that says what counts as a step."""
 
     def __init__(self) -> None:
         self.source: Any = None
         self.earlier_source: Any = None
-        self.other_steps = 0  # steps that had ended when ``source`` began to make them
-        self.since_ns = 0  # when that was
+        self.other_steps = 0  # steps that had ended when ``source`` took over
+        self.since_ns = 0  # time when ``source`` took over
 
     def change(self, source: object, t_ns: int, ended: int) -> None:
-        """Steps come from ``source`` from ``t_ns`` on, after ``ended`` steps in all."""
+        """Steps come from ``source`` after ``t_ns``, when ``ended`` steps have ended."""
         if source != self.source:
             self.source, self.earlier_source = source, self.source
             self.since_ns, self.other_steps = t_ns, ended
 
 
 def step_kind(source: object, facts: dict[str, Any]) -> StepKind | None:
-    """What a step of ``source`` (a value of the fact) is in a run that says ``facts``."""
+    """The kind of steps that ``source`` makes in a run with these ``facts``."""
     if source == StepSource.WATCH:
         watch = facts.get(Fact.WATCH)
         is_optimizer = isinstance(watch, dict) and watch.get("step") == "optimizer.step"
@@ -82,7 +82,7 @@ def step_kind(source: object, facts: dict[str, Any]) -> StepKind | None:
 
 
 def first_own_number(recorded: Numbers, other_steps: int) -> int:
-    """Recorded number of the step that is step 0. ``recorded``: the numbers of all, in order."""
+    """Recorded number of step 0. ``recorded``: the numbers of all steps, in order."""
     if not other_steps or not len(recorded):
         return 0
     if len(recorded) > other_steps:
@@ -91,7 +91,7 @@ def first_own_number(recorded: Numbers, other_steps: int) -> int:
 
 
 def find_first_own(batches: Iterable[Batch]) -> int:
-    """Recorded number of the step that is step 0, of the events of a whole recording."""
+    """Recorded number of step 0 in a whole recording."""
     fold, ended, numbers = StepSourceFold(), 0, []
     for batch in batches:
         ends = batch.where(Kind.STEP)

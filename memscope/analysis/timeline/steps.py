@@ -1,4 +1,4 @@
-"""One small row for each step that ended."""
+"""A table with one row for each step that ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Numbers = npt.NDArray[np.int64]
 
 MAX_STEPS = 1 << 20
 POOL_KINDS = (Kind.POOL_HIT, Kind.POOL_MISS, Kind.POOL_RETURN, Kind.POOL_OVERFLOW)
-# Kinds of which a step's row has the number → its column.
+# Kind → the column with its number of events in a step.
 COUNT_COLUMNS = {
     Kind.WAIT: "waits",
     Kind.POOL_HIT: "pool_hits",
@@ -29,11 +29,11 @@ COUNT_COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Steps that ended, in the order of their numbers: int64 arrays of one value a step.
+    """Steps that ended, ordered by number. Each array is int64 with one value per step.
 
-    ``step``: 0 is the program's first own step; steps before it are below 0. Elsewhere −1 if
-    nothing was measured. Counts of layers leave lm_head out; counts of entries and bytes take it
-    in. "Ready" is what compute may use: an upload is in flight until its layer runs.
+    ``step``: 0 is the program's first step; earlier ones are below 0. In other columns −1 means
+    not measured. Counts of layers exclude lm_head; counts of entries and bytes include it.
+    "Ready" means that compute may use it: an upload is in flight until its layer runs.
     """
 
     step: Numbers
@@ -61,25 +61,25 @@ class Steps:
     peak_entries: Numbers
     peak_layers: Numbers
     peak_held_layers: Numbers
-    """ready or in flight"""
+    """Ready or in flight."""
     resident_bytes: Numbers
-    """ready at the end"""
+    """Ready at the end."""
     peak_resident_bytes: Numbers
     in_flight_bytes: Numbers
-    """at the end"""
+    """At the end."""
     idle_bytes: Numbers
-    """of the weight pool, at the end"""
+    """Idle in the weight pool at the end."""
     allocated_bytes: Numbers
-    """handed out by the device, at the end"""
+    """Handed out by the device at the end."""
     device_peak_bytes: Numbers
-    """the most handed out by the device, up to the end"""
+    """The most that the device had handed out up to the end."""
     kv_bytes: Numbers
 
     def __len__(self) -> int:
         return len(self.step)
 
     def after(self, count: int) -> Steps:
-        """Without the first ``count``."""
+        """The steps without the first ``count``."""
         return Steps(*(getattr(self, field.name)[count:] for field in fields(self)))
 
 
@@ -87,7 +87,7 @@ COLUMN = {field.name: index for index, field in enumerate(fields(Steps))}
 
 
 class StepTable:
-    """Rows of steps as they end; keeps the first ``MAX_STEPS``."""
+    """Collects steps as they end; keeps the first ``MAX_STEPS``."""
 
     def __init__(self) -> None:
         self._rows: Numbers = np.empty((64, len(COLUMN)), dtype=np.int64)
@@ -95,7 +95,7 @@ class StepTable:
         self.ended = 0
 
     def append(self, block: Numbers) -> None:
-        """``block`` is (steps, columns), in the order in which they ended."""
+        """Add ended steps. ``block`` has shape (steps, columns), in the order of the file."""
         self.ended += len(block)
         block = block[: MAX_STEPS - self._count]
         needed = self._count + len(block)
@@ -108,11 +108,11 @@ class StepTable:
 
     @property
     def last_end_ns(self) -> int:
-        """When the last step ended; 0 before the first."""
+        """End of the last step in ns; 0 before the first."""
         return int(self._rows[self._count - 1, COLUMN["end_ns"]]) if self._count else 0
 
     def steps(self) -> Steps:
-        """As they stand now."""
+        """The steps so far."""
         rows = self._rows[: self._count]
         numbers = rows[:, COLUMN["step"]]
         if np.any(numbers[1:] < numbers[:-1]):

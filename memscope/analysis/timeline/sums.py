@@ -1,6 +1,7 @@
-"""Sums that stand for events: of old segments, or of rows that came faster than they were written.
+"""Sums of events that were not written one by one.
 
-They are added to the steps that they belong to by number, wherever in the file they stand.
+The recorder writes sums for old segments, and for rows that came too fast. A sum is added to its
+step by number, wherever it is in the file.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ OLD = "old"
 MAX_COUNT = 1 << 50
 MAX_RANGES = 4096
 MAX_LAYERS = 65_535
-NOT_ENDED = -2  # in the place of a step: the one that ends next
+NOT_ENDED = -2  # stands for the step that ends next
 
 _LAYERS = {Kind.UPLOAD: "uploads", Kind.EVICT: "evictions"}
 _BYTES = {Kind.UPLOAD: "upload_bytes", Kind.EVICT: "evict_bytes"}
@@ -43,10 +44,10 @@ _INDEX = {name: index for index, name in enumerate(_COLUMNS)}
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The ``dropped`` rows of a batch: which, of what kind, how many events each stands for.
+    """The ``dropped`` rows of a batch: their kind, and the ``count`` of events in each.
 
-    ``layers``: for each what the recorder said, as a list of [first, last]; None where nothing.
-    ``is_old``: it is of an old segment.
+    ``layers``: ranges [first, last] of layers for each row; None if they are not known.
+    ``is_old``: the sum is from an old segment.
     """
 
     rows: Numbers
@@ -57,7 +58,7 @@ class Sums:
 
 
 def read_sums(batch: Batch) -> Sums:
-    """Those of ``batch``; a kind that nothing is known of is −1."""
+    """The sums in ``batch``. An unknown kind is −1."""
     rows = batch.where(Kind.DROPPED)
     texts = batch.record.column("data").take(pa.array(rows)).dictionary_encode()
     found = [_parse(text) for text in texts.dictionary.to_pylist()] + [_parse(None)]
@@ -73,7 +74,7 @@ def read_sums(batch: Batch) -> Sums:
 
 
 class SumFold:
-    """Adds sums up for each step."""
+    """Adds up sums for each step."""
 
     def __init__(self) -> None:
         self._row_of: dict[int, int] = {}
@@ -83,7 +84,7 @@ class SumFold:
         self.has_unknown_layers = False
 
     def add(self, batch: Batch, sums: Sums, *, warmup_steps: int, head: int | None) -> None:
-        """Take the sums of one batch. ``head``: lm_head, which is no layer."""
+        """Add the sums of one batch. ``head``: lm_head, which does not count as a layer."""
         ends = batch.where(Kind.STEP)
         numbers = batch["step"][ends]
         if len(numbers) and NOT_ENDED in self._row_of:
@@ -101,7 +102,7 @@ class SumFold:
             self.old[name] = self.old.get(name, 0) + count
 
     def added_to(self, steps: Steps) -> Steps:
-        """``steps`` with the sums of each."""
+        """``steps`` with their sums added."""
         if not self._row_of or not len(steps):
             return steps
         number = np.fromiter(self._row_of, dtype=np.int64)
@@ -149,7 +150,7 @@ class SumFold:
                 counts[POOL_KINDS.index(int(sums.kind[which]))] += sums.count[which]
 
     def _rows(self, step: Numbers) -> Numbers:
-        """Where each step has its sums; past the bound all share the last row."""
+        """The table row of each step. Steps beyond the bound share the last row."""
         found, which = np.unique(step, return_inverse=True)
         rows = []
         for number in found.tolist():
@@ -171,13 +172,13 @@ class SumFold:
 
 
 def count_layers(ranges: list[list[int]]) -> Numbers:
-    """Every layer of some ranges, as often as it is in one."""
+    """All layers in the ranges, once for each range that has them."""
     parts = [np.arange(first, last + 1) for first, last in ranges]
     return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
 
 def _count(ranges: list[list[int]] | None, head: int | None) -> int:
-    """Layers in ``ranges`` without lm_head; −1 where they are not known."""
+    """Number of layers in ``ranges`` without lm_head; −1 if they are not known."""
     if ranges is None:
         return -1
     heads = sum(head is not None and first <= head <= last for first, last in ranges)
@@ -185,7 +186,7 @@ def _count(ranges: list[list[int]] | None, head: int | None) -> int:
 
 
 def _parse(text: str | None) -> tuple[int, list[list[int]] | None, bool]:
-    """Kind, layers, and whether it is of an old segment, as far as ``text`` says."""
+    """Kind, layers, and whether the sum is from an old segment. Unknown parts get −1 or None."""
     try:
         data = json.loads(text or "null")
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
-"""Everything that the views need from a recording, folded batch by batch in one pass.
+"""The timeline: a recording folded batch by batch in one pass, for all metrics and views.
 
-The live view uses the same fold. The result does not depend on how events are split into batches.
+The live view uses it too. The result does not depend on how events are split into batches.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _TURNING = (Fact.MODEL, Fact.WARMUP_STEPS, Fact.STEP_SOURCE)
 
 
 class Timeline:
-    """What is known from the batches added so far. Memory grows by one small row per step only."""
+    """All results of the batches added so far. Memory grows only by one small row per step."""
 
     def __init__(self, header: Header, *, warmup_steps: int | None = None) -> None:
         self.header = header
@@ -120,7 +120,7 @@ class Timeline:
             fold.restart(held)
 
     def _fold_steps(self, batch: Batch, samples: Samples, start: int, stop: int) -> None:
-        """The rows whose meaning depends on the facts before them."""
+        """Fold rows whose meaning depends on the facts before them."""
         samples = samples.between(start, stop)
         self._steps.fold(batch, samples, start, stop, self._settings)
         self._reading_fold.fold(batch, samples, start, stop, self.warmup_steps)
@@ -140,19 +140,19 @@ class Timeline:
 
     @property
     def other_steps(self) -> int:
-        """Steps that ended before the program's own began: seconds before its first step."""
+        """Number of steps before the program's own: seconds before its first step."""
         return self._rare.step_source.other_steps
 
     @property
     def first_own_step(self) -> int:
-        """Recorded number of the step that is step 0 here."""
+        """Recorded number of step 0."""
         if not self.other_steps:
             return 0
         return first_own_number(self._recorded_steps.step, self.other_steps)
 
     @property
     def step_counts(self) -> StepCounts:
-        """What a step is, and how many have ended."""
+        """What counts as a step, and how many have ended."""
         said, ended = self._rare.step_source, max(len(self.steps) - self.other_steps, 0)
         return StepCounts(
             kind=step_kind(said.source, self.facts),
@@ -169,15 +169,16 @@ class Timeline:
 
     @property
     def own_steps(self) -> Steps:
-        """Steps that the program showed, from step 0 on; empty if each second is a step."""
+        """The program's steps, from step 0 on; empty if each second is a step."""
         steps = self.steps
         return steps.after(len(steps) if self.are_steps_seconds else self.other_steps)
 
     @property
     def warmup_steps(self) -> int:
-        """Steps left out of metrics, ``other_steps`` included.
+        """Number of steps left out of metrics, including ``other_steps``.
 
-        Of the program's own: as many as were asked for, else as the program said, else 1.
+        The warm-up of the program's own steps is the number asked for, else the number that
+        the program gives, else 1.
         """
         count = self._given_warmup
         if count is None:
@@ -186,12 +187,12 @@ class Timeline:
 
     @property
     def layers(self) -> int | None:
-        """Layers of the model without lm_head; None if the program did not say."""
+        """Number of layers without lm_head; None if the program did not say."""
         return read_model(self.facts).layers
 
     @property
     def steps(self) -> Steps:
-        """Steps that have ended. The program's own count from 0, those before them are below 0.
+        """Steps that have ended, as the program counts them: earlier steps have numbers below 0.
 
         If --keep-last has deleted the program's first steps, the recorded numbers stay.
         """
@@ -219,11 +220,11 @@ class Timeline:
         return self._readings.series()
 
     def readings_of(self, name: str) -> dict[int, DeviceReadings]:
-        """Device (−1 for none) → the readings of that name there."""
+        """Device (−1 for none) → its readings of this name."""
         return self._reading_fold.of(name)
 
     def latest(self, reading_name: str, device: int = -1) -> Reading | None:
-        """The last reading of that name on one device; None where there is none."""
+        """The last reading of this name on one device; None if there is none."""
         return self._readings.latest(reading_name, device)
 
     def device_series(self, reading_name: str) -> dict[int, Series]:
@@ -237,17 +238,17 @@ class Timeline:
 
     @property
     def counters(self) -> dict[int, DeviceCounters]:
-        """GPU → torch's counters there."""
+        """GPU → its counters of torch."""
         return self._counters.devices
 
     @property
     def layer_memory(self) -> tuple[LayerMemory, ...]:
-        """Memory that each layer of a watched model took, by torch's allocator."""
+        """Memory that each layer of a watched model took from torch's allocator."""
         resets = self.fact(Fact.WATCH, "layer_peaks") == "reset at each boundary"
         return self._layers.layers(self.fact(Fact.WATCH, "layers"), are_peaks_reset=resets)
 
     def flushes_after(self, t_ns: int) -> Flushes:
-        """Calls of empty_cache after a moment."""
+        """Calls of empty_cache after this time."""
         return self._flushes.after(t_ns)
 
     @property
@@ -257,7 +258,7 @@ class Timeline:
 
     @property
     def is_window_known(self) -> bool:
-        """Whether the place of every layer is known: no event about it was summed or deleted."""
+        """Whether the location of every layer is known: no event about it was summed or deleted."""
         is_summed = any(self.dropped.get(kind) for kind in ("upload", "evict", "layer"))
         return not is_summed and Fact.SEGMENT not in self.facts
 
@@ -268,18 +269,18 @@ class Timeline:
 
     @property
     def window(self) -> Window:
-        """Where layers were when the last step ended; where they are if none has ended yet."""
+        """Location of the layers when the last step ended, or now if no step has ended yet."""
         return self._steps.window_seen()
 
     @property
     def ooms(self) -> tuple[OutOfMemory, ...]:
-        """Out-of-memory errors; the first few thousand."""
+        """Out-of-memory errors; only the first few thousand are kept."""
         first = self.first_own_step
         return tuple(_renumber(oom, first) for oom in self._rare.ooms)
 
     @property
     def readings_at_oom(self) -> ReadingsBefore | None:
-        """The last readings before the last out-of-memory error of the program or its engine."""
+        """The last readings before the last out-of-memory error of the program or engine."""
         return self._oom_readings.last
 
     @property
@@ -289,7 +290,7 @@ class Timeline:
 
     @property
     def map_rows(self) -> MapRows:
-        """Rows of the allocator's last map; ``recorded_map`` makes a map of them."""
+        """Rows of the allocator's last map. ``recorded_map`` turns them into a map."""
         return self._rare.map
 
     @property
@@ -314,7 +315,7 @@ class Timeline:
 
     @property
     def unknown_kinds(self) -> dict[str, int]:
-        """Name of a kind that this version does not know → number of events."""
+        """Kind that this version does not know → number of events."""
         names = self.header.kinds
         return {
             names[code] if code < len(names) else f"kind {code}": int(self._kind_counts[code])
@@ -329,17 +330,17 @@ class Timeline:
 
     @property
     def old_sums(self) -> dict[str, int]:
-        """The part of ``dropped`` that was old; the rest came faster than it could be written."""
+        """The part of ``dropped`` from old segments; the rest came too fast to be written."""
         return dict(self._sums.old)
 
     @property
     def dropped_rows(self) -> int:
-        """Number of events that came faster than they could be written."""
+        """Number of events that came too fast to be written."""
         return sum(self._rare.dropped.values()) - sum(self._sums.old.values())
 
     @property
     def ignored_rows(self) -> int:
-        """Events that no metric counts: layers out of range, or more than memory is kept for."""
+        """Number of events that no metric counts: bad layer numbers, or beyond a memory bound."""
         beyond = max(self._steps.steps_ended - MAX_STEPS, 0)
         return self._steps.ignored_rows + self._readings.ignored_rows + self._rare.unkept + beyond
 

@@ -1,7 +1,7 @@
-"""Which layers' weights are on the device, followed through uploads, layers run and evictions.
+"""Which layers' weights are on the device, from uploads, runs and evictions of layers.
 
-A layer's upload is in flight until the layer runs, and ready for compute from then on. The same
-fold serves a whole run and the rows of a step that has not ended.
+An upload is in flight until its layer runs, and ready for compute from then on. The same fold
+serves a whole run and a step that has not ended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_LAYERS = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What happened to layers, in order of ``slot`` (which step) and within it of time."""
+    """Uploads, runs and evictions of layers, ordered by ``slot`` (the step) and time."""
 
     slot: Numbers
     layer: Numbers
@@ -30,7 +30,7 @@ class Moves:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """One value a slot: counts that happened in it, peaks within it, levels at its end."""
+    """One value per slot: counts in it, peaks within it, and levels at its end."""
 
     uploads: Numbers
     evictions: Numbers
@@ -44,7 +44,7 @@ class Occupancy:
 
 
 class Window:
-    """Entries and bytes of each layer that are ready and in flight, as far as folded."""
+    """Entries and bytes of each layer that are ready or in flight, after the moves so far."""
 
     def __init__(self) -> None:
         self._ready = _Level()
@@ -53,7 +53,7 @@ class Window:
         self._is_seen = np.zeros(0, dtype=bool)
 
     def copy(self) -> Window:
-        """One that can be folded further without changing this one."""
+        """A copy that can be folded further without changing this window."""
         other = Window()
         other._ready, other._flight = self._ready.copy(), self._flight.copy()
         other._is_uploading = self._is_uploading.copy()
@@ -71,17 +71,17 @@ class Window:
 
     @property
     def flight_bytes(self) -> int:
-        """Bytes in flight, those of lm_head among them."""
+        """Bytes in flight, including lm_head."""
         return int(self._flight.bytes.sum())
 
     @property
     def layers_seen(self) -> int:
-        """One more than the highest layer that was ever uploaded or evicted."""
+        """One more than the highest layer that was uploaded or evicted."""
         seen = np.flatnonzero(self._is_seen)
         return int(seen[-1]) + 1 if len(seen) else 0
 
     def fold(self, moves: Moves, slots: int, *, head: int | None) -> Occupancy:
-        """Follow ``moves`` through ``slots`` slots. ``head`` is lm_head, which is no layer."""
+        """Follow ``moves`` through ``slots`` slots. ``head``: lm_head, not counted as a layer."""
         before = self._totals(head)
         if not len(moves.layer):
             return _idle_occupancy(before, slots)
@@ -113,7 +113,7 @@ class Window:
         )
 
     def _changes(self, moves: Moves, order: Numbers) -> _Changes:
-        """What each move changes, worked out layer by layer and given back in order of time."""
+        """The changes by each move, computed layer by layer and returned in order of time."""
         layer, what = moves.layer[order], moves.what[order]
         is_upload, is_run = what == UPLOADED, what == RAN
         is_first = np.concatenate(([True], layer[1:] != layer[:-1]))
@@ -160,7 +160,7 @@ class Window:
     def _uploading_at(
         self, layer: Numbers, what: Numbers, groups: _Groups
     ) -> npt.NDArray[np.bool_]:
-        """Whether a layer's last move but evictions was an upload, up to and with each row."""
+        """Whether a layer's last upload or run, up to each row, was an upload."""
         latest = np.maximum.accumulate(np.where(what != EVICTED, np.arange(len(what)), -1))
         is_known = latest >= groups.start_of
         result = np.where(is_known, what[latest] == UPLOADED, self._is_uploading[layer])
@@ -218,7 +218,7 @@ class _Changes:
 
 
 class _Groups:
-    """Runs of rows, each from one that is first to before the next."""
+    """Runs of consecutive rows. Each begins at a row marked as first."""
 
     def __init__(self, is_first: npt.NDArray[np.bool_]) -> None:
         self.first = np.flatnonzero(is_first)
@@ -226,7 +226,7 @@ class _Groups:
         self.start_of = np.repeat(self.first, self.last - self.first + 1)
 
     def running(self, changes: Numbers, carried: Numbers) -> Numbers:
-        """Level after each row, which no eviction takes below zero."""
+        """Level after each row. Evictions never take it below zero."""
         sums = np.cumsum(changes)
         level: Numbers = sums - (sums - changes)[self.start_of] + carried
         if level.min() < 0:  # evictions whose uploads were lost
@@ -245,7 +245,7 @@ class _Groups:
 def _ends_and_peaks(
     level: Numbers, slot: Numbers, slots: int, before: int
 ) -> tuple[Numbers, Numbers]:
-    """Level at the end of each slot, and its most within each, the start among them."""
+    """Level at the end of each slot, and highest level within it, including its start."""
     after = np.searchsorted(slot, np.arange(slots), side="right")
     end = np.where(after > 0, level[after - 1], before)
     peak = np.concatenate(([before], end[:-1]))
