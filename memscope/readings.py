@@ -43,13 +43,13 @@ def define_readings(probe: str, meanings: Mapping[str, str]) -> tuple[ReadingDef
 RUNNER_READINGS = define_readings(
     "",
     {
-        "device.allocated_bytes": "handed out by the runner's device",
-        "device.peak_bytes": "the most handed out by the runner's device",
-        "pool.idle_bytes": "in the weight pool, held by no layer",
-        "residency.in_flight_bytes": "weights on their way",
+        "device.allocated_bytes": "allocated on the runner's device",
+        "device.peak_bytes": "peak of bytes allocated on the runner's device",
+        "pool.idle_bytes": "idle in the weight pool: no layer holds it",
+        "residency.in_flight_bytes": "weights being uploaded",
         "kv.used_bytes": "the runner's KV cache in use",
         "kv.held_blocks": "KV blocks that requests hold",
-        "kv.unused_slots": "slots without a token in requests' last KV blocks",
+        "kv.unused_slots": "unused slots in requests' last KV blocks",
     },
 )
 

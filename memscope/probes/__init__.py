@@ -18,16 +18,16 @@ PROBE_READINGS = (
     *define_readings(
         "allocator",
         {
-            "torch.allocated_bytes": "handed out by torch's allocator",
-            "torch.reserved_bytes": "taken from the driver by torch's allocator",
-            "torch.active_bytes": "allocated, or freed with use pending",
-            "torch.requested_bytes": "asked of torch's allocator, before rounding",
-            "torch.inactive_split_bytes": "free parts of blocks in use",
-            "torch.peak_allocated_bytes": "the allocator's own peak register",
-            "torch.peak_reserved_bytes": "the allocator's own peak register",
-            "torch.device_mallocs": "driver allocations of torch's allocator",
-            "torch.device_frees": "driver frees of torch's allocator",
-            "torch.alloc_retries": "allocations that needed a flush",
+            "torch.allocated_bytes": "allocated by torch's allocator",
+            "torch.reserved_bytes": "reserved from the driver by torch's allocator",
+            "torch.active_bytes": "allocated, or freed but still in use on another stream",
+            "torch.requested_bytes": "requested from torch's allocator, before rounding",
+            "torch.inactive_split_bytes": "free parts of partly used segments",
+            "torch.peak_allocated_bytes": "peak of allocated bytes, from torch's own counter",
+            "torch.peak_reserved_bytes": "peak of reserved bytes, from torch's own counter",
+            "torch.device_mallocs": "driver allocations by torch's allocator",
+            "torch.device_frees": "driver frees by torch's allocator",
+            "torch.alloc_retries": "allocations that succeeded only after a cache flush",
             "torch.ooms": "out-of-memory errors that torch raised",
         },
     ),
@@ -35,32 +35,32 @@ PROBE_READINGS = (
         "torch.private_pools",
         {
             "torch.private_free_bytes": "free in private pools",
-            "torch.private_split_bytes": "of those, in segments partly used",
+            "torch.private_split_bytes": "free in partly used segments of private pools",
         },
     ),
     *define_readings(
         "nvml",
         {
-            "nvml.used_bytes": "used on the card, by all",
-            "nvml.free_bytes": "free on the card",
-            "nvml.total_bytes": "the card's memory",
-            "nvml.driver_reserved_bytes": "kept by the driver",
-            "nvml.process_bytes": "this process on the card, by the driver",
+            "nvml.used_bytes": "used on the GPU, by all processes",
+            "nvml.free_bytes": "free on the GPU",
+            "nvml.total_bytes": "memory of the GPU",
+            "nvml.driver_reserved_bytes": "reserved by the driver",
+            "nvml.process_bytes": "used on the GPU by this process, as the driver reports it",
         },
     ),
     *define_readings(
         "mem_get_info",
         {
-            "mem_get_info.free_bytes": "free on the card, where NVML does not say",
-            "mem_get_info.total_bytes": "the card, less the driver's own part",
+            "mem_get_info.free_bytes": "free on the GPU, recorded if NVML does not report it",
+            "mem_get_info.total_bytes": "memory of the GPU without the driver's own part",
         },
     ),
     *define_readings(
         "watch",
         {
-            "model.weights_bytes": "a watched model's weights",
-            "model.gradients_bytes": "a watched model's gradients",
-            "model.optimizer_bytes": "a watched optimizer's state",
+            "model.weights_bytes": "weights of a watched model",
+            "model.gradients_bytes": "gradients of a watched model",
+            "model.optimizer_bytes": "state of a watched optimizer",
         },
     ),
     *define_readings(
@@ -72,21 +72,21 @@ PROBE_READINGS = (
     *define_readings(
         "host",
         {
-            "host.rss_bytes": "host RSS: what the process has in the machine's memory",
-            "host.peak_rss_bytes": "peak host RSS, where it rose while it was recorded",
+            "host.rss_bytes": "host RSS: resident memory of the process",
+            "host.peak_rss_bytes": "peak host RSS, if it rose during the recording",
         },
     ),
     *define_readings(
         "pinned",
         {
-            "host.pinned_bytes": "page-locked on the host by torch",
-            "host.pinned_used_bytes": "of those, in use",
+            "host.pinned_bytes": "page-locked host memory held by torch",
+            "host.pinned_used_bytes": "page-locked host memory in use",
         },
     ),
     *define_readings(
         "cgroup",
         {
-            "cgroup.used_bytes": "used by the container",
+            "cgroup.used_bytes": "memory used by the container",
         },
     ),
 )

@@ -55,7 +55,7 @@ class Growth:
         return self.slope > SMALL_BYTES and self.share > SMALL_SHARE
 
     @property
-    def is_plain(self) -> bool:
+    def is_notable(self) -> bool:
         """Whether the growth is large and steady enough to report in a sentence."""
         return self.is_large and self.rising >= RISING
 
@@ -156,7 +156,7 @@ def time_until_full(timeline: Timeline) -> DeviceValue | Missing:
         return Missing("no growth is measured")
     slopes: dict[int, float] = {}
     for device, growth in growths:
-        if growth.is_plain:
+        if growth.is_notable:
             slopes[device] = slopes.get(device, 0.0) + growth.slope
     if not slopes:
         return Missing("nothing grows", False)

@@ -37,7 +37,7 @@ class TraceGrowth:
     """
 
     source: str
-    is_told: bool
+    is_named: bool
     floors: tuple[int, ...]
     bytes_per_step: float
     holders: tuple[Holder, ...]
@@ -81,7 +81,7 @@ def measure_growth(
     floors = np.minimum.reduceat(played.allocated[1:], steps.starts)
     return TraceGrowth(
         source=steps.source,
-        is_told=steps.is_told,
+        is_named=steps.is_named,
         floors=tuple(floors.tolist()),
         bytes_per_step=_slope(floors[WARMUP_STEPS:]),
         holders=_keepers(trace, steps, end, stacks),

@@ -30,12 +30,12 @@ _STEP_WORD = re.compile(r"step|iter|epoch|batch|request|forward", re.I)
 class TraceSteps:
     """``starts``: the first event of each step. ``source``: what marks the steps, in words.
 
-    ``is_told``: the user named the steps; otherwise they are inferred.
+    ``is_named``: the user named the steps; otherwise they are inferred from allocations.
     """
 
     source: str
     starts: Numbers
-    is_told: bool
+    is_named: bool
 
     def __len__(self) -> int:
         return len(self.starts)

@@ -63,7 +63,7 @@ def _leaks(timeline: Timeline) -> Iterator[Sentence]:
 def _host_growth(timeline: Timeline) -> Iterator[Sentence]:
     for readings in timeline.readings_of("host.rss_bytes").values():
         growth = measure_growth(timeline, readings.series)
-        if isinstance(growth, Growth) and growth.is_plain and growth.rise_bytes >= SMALL_RISE:
+        if isinstance(growth, Growth) and growth.is_notable and growth.rise_bytes >= SMALL_RISE:
             text = (
                 f"Host memory: this process's RSS grows by {_a_step(timeline, growth)} "
                 "(host.rss_bytes.growth): the program keeps something, or reads more of a mapped "
@@ -75,7 +75,7 @@ def _host_growth(timeline: Timeline) -> Iterator[Sentence]:
 def _plain_growth(timeline: Timeline, kind: str) -> list[tuple[int, Growth]]:
     """The device with the fastest growth, among devices where the growth is clear."""
     found = analyse_growth(timeline, kind).items()
-    plain = [(device, growth) for device, growth in found if growth.is_plain]
+    plain = [(device, growth) for device, growth in found if growth.is_notable]
     return sorted(plain, key=lambda each: -each[1].slope)[:1]
 
 

@@ -176,7 +176,7 @@ def _growth(oom: OutOfMemory, timeline: Timeline) -> Growth | None:
     if timeline.facts.get(Fact.STEP_SOURCE) in (None, StepSource.SECOND):
         return None
     found = analyse_growth(timeline, "allocated").get(max(oom.device, 0))
-    return found if found is not None and found.is_plain else None
+    return found if found is not None and found.is_notable else None
 
 
 def growth_sentence(growth: Growth) -> str:

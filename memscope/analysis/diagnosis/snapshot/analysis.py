@@ -86,8 +86,8 @@ class SnapshotAnalysis:
         growth = self.growth
         is_growing = growth is not None and growth.is_growing
         if self.oom is not None:
-            is_told = growth is not None and is_growing and growth.is_told
-            return decide_oom(self.oom, grown_bytes=growth.grown_bytes if is_told and growth else 0)
+            named = growth if growth is not None and is_growing and growth.is_named else None
+            return decide_oom(self.oom, grown_bytes=named.grown_bytes if named else 0)
         if is_growing:
             return Diagnosis.GROWTH
         wastes = (

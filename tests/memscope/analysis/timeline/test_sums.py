@@ -66,7 +66,7 @@ def test_what_sums_do_not_tell_is_not_measured() -> None:
         assert found[name].value is None
         assert "sums" in (found[name].reason or "")
     assert find_layer_states(timeline).states == ()
-    assert "sums a step" in "\n".join(map(str, summarize(timeline, state()).sentences))
+    assert "sums per step" in "\n".join(map(str, summarize(timeline, state()).sentences))
 
 
 def test_the_map_of_uploads_is_as_it_was() -> None:

@@ -224,7 +224,7 @@ def test_growth_of_a_leak_with_and_without_labels(version: str) -> None:
     assert found.growth is not None
     assert (found.growth.steps, found.growth.bytes_per_step) == (40, 8 * MIB)
     assert found.growth.holders[0].name == "leak (train.py:1)"
-    assert found.growth.is_told == (version == "2.12")
+    assert found.growth.is_named == (version == "2.12")
 
 
 def test_growth_to_the_end_is_the_reason_of_the_failure() -> None:
