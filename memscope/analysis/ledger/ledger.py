@@ -80,8 +80,8 @@ def make_ledgers(timeline: Timeline) -> tuple[Ledger, ...]:
     """A ledger for each device with readings, as of the last event."""
     device = find_device(timeline)
     if device is not None and device.is_host:
-        found = _host_ledger(timeline, device)
-        return () if found is None else (found,)
+        ledger = _host_ledger(timeline, device)
+        return () if ledger is None else (ledger,)
     used = [each for each in timeline.devices if _is_known(timeline, each)]
     if not used and timeline.driver.calls and device is not None:
         used = [0]

@@ -89,10 +89,10 @@ def block_map(memory: MemoryMap) -> list[str]:
     )
     shown = lines.most_common()[:MOST_LINES] if len(lines) > MOST_LINES else list(lines.items())
     drawn = sum(count for _, count in shown)
-    found = [line if count == 1 else f"{line} × {count}" for line, count in shown]
+    texts = [line if count == 1 else f"{line} × {count}" for line, count in shown]
     if len(sizes) > drawn:
-        found.append(f"{len(sizes) - drawn:,} more segments")
-    return found
+        texts.append(f"{len(sizes) - drawn:,} more segments")
+    return texts
 
 
 def _begins(segment: Numbers, bucket: Numbers, is_small: npt.NDArray[np.bool_]) -> Numbers:

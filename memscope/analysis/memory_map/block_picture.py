@@ -108,17 +108,17 @@ class BlockPicture:
 
 def recorded_picture(timeline: Timeline) -> BlockPicture | None:
     """A picture of the last map in ``timeline``; None if there is no map."""
-    found = recorded_map(timeline)
-    memory = None if found is None else found.memory
-    if found is None or memory is None or not len(memory.segments):
+    recorded = recorded_map(timeline)
+    memory = None if recorded is None else recorded.memory
+    if recorded is None or memory is None or not len(memory.segments):
         return None
-    snapshot = found.snapshot
-    picture = draw_picture(memory, snapshot.stacks, snapshot.pools, device=found.device)
+    snapshot = recorded.snapshot
+    picture = draw_picture(memory, snapshot.stacks, snapshot.pools, device=recorded.device)
     return replace(
         picture,
-        t_ns=found.t_ns,
-        missing_segments=found.left_out_segments,
-        missing_bytes=found.left_out_bytes,
+        t_ns=recorded.t_ns,
+        missing_segments=recorded.left_out_segments,
+        missing_bytes=recorded.left_out_bytes,
     )
 
 
@@ -193,12 +193,14 @@ def _group(memory: MemoryMap, cells: Cells, which: Numbers) -> list[_RowGroup]:
     states = np.where(is_mixed, 0, cells.states)
     shape = np.stack((cells.offset, cells.bytes, states), axis=1)
     kind = np.stack((segments.pool, segments.stream, segments.is_expandable, segments.bytes), 1)
-    found: dict[bytes, _RowGroup] = {}
+    groups: dict[bytes, _RowGroup] = {}
     for segment, (begin, end) in zip(which.tolist(), places, strict=True):
         key = kind[segment].tobytes() + shape[begin:end].tobytes()
-        alike = found.setdefault(key, _RowGroup(segment, int(segments.bytes[segment]), end - begin))
+        alike = groups.setdefault(
+            key, _RowGroup(segment, int(segments.bytes[segment]), end - begin)
+        )
         alike.begins.append(begin)
-    return list(found.values())
+    return list(groups.values())
 
 
 def _row(

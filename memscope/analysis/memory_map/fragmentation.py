@@ -123,8 +123,8 @@ def releasable_bytes(memory: MemoryMap) -> Numbers:
     in_pages = np.where(is_free, np.maximum(pages, 0) * page, 0)
     in_pages = np.minimum(in_pages, blocks.bytes)
     is_expandable = segments.is_expandable[blocks.segment]
-    found = np.where(is_expandable, in_pages, np.where(whole, blocks.bytes, 0))
-    return np.where(memory.pool == 0, found, 0)
+    releasable = np.where(is_expandable, in_pages, np.where(whole, blocks.bytes, 0))
+    return np.where(memory.pool == 0, releasable, 0)
 
 
 def _runs(memory: MemoryMap) -> Numbers:
@@ -134,10 +134,10 @@ def _runs(memory: MemoryMap) -> Numbers:
     starts = is_open.copy()
     starts[1:] &= ~(is_open[:-1] & (blocks.segment[1:] == blocks.segment[:-1]))
     number = np.cumsum(starts) - 1
-    found = np.zeros(len(blocks), dtype=np.int64)
+    run_bytes = np.zeros(len(blocks), dtype=np.int64)
     first = np.flatnonzero(starts)
-    np.add.at(found, first[number[is_open]], blocks.bytes[is_open])
-    return found
+    np.add.at(run_bytes, first[number[is_open]], blocks.bytes[is_open])
+    return run_bytes
 
 
 def _sum(groups: Numbers, values: Numbers, count: int) -> Numbers:

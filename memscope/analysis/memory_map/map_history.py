@@ -209,5 +209,5 @@ def _gaps(
     ends = np.concatenate([start, segments.address + segments.bytes])
     end_where = np.concatenate([segment, number])
     end = ends[np.lexsort((ends, end_where))]
-    found = end > begin
-    return where[found], begin[found], (end - begin)[found]
+    is_gap = end > begin
+    return where[is_gap], begin[is_gap], (end - begin)[is_gap]

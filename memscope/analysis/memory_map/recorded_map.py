@@ -107,7 +107,7 @@ def _tables(table: MapTable) -> tuple[Segments, Blocks, tuple[int, int]]:
 
 def _segments_of(segments: MapTable, blocks: MapTable) -> Numbers:
     """Row of the segment that contains each block; −1 if none does."""
-    found = np.full(len(blocks), -1, dtype=np.int64)
+    row_of_segment = np.full(len(blocks), -1, dtype=np.int64)
     for device in np.unique(segments.device).tolist():
         rows = np.flatnonzero(segments.device == device)
         mine = np.flatnonzero(blocks.device == device)
@@ -115,8 +115,8 @@ def _segments_of(segments: MapTable, blocks: MapTable) -> Numbers:
         place = np.searchsorted(starts, blocks.address[mine], side="right") - 1
         ends = starts + segments.bytes[rows]
         is_inside = (place >= 0) & (blocks.address[mine] + blocks.bytes[mine] <= ends[place])
-        found[mine[is_inside]] = rows[place[is_inside]]
-    return found
+        row_of_segment[mine[is_inside]] = rows[place[is_inside]]
+    return row_of_segment
 
 
 def _whole_segments(

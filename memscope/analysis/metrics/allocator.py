@@ -78,14 +78,14 @@ def rounding_ratio(timeline: Timeline) -> DeviceValue | Missing:
     missing = _missing(timeline)
     if missing is not None:
         return missing
-    found = {
+    ratios = {
         device: each.rounding_ratio.latest
         for device, each in timeline.counters.items()
         if each.rounding_ratio
     }
-    if not found:
+    if not ratios:
         return Missing("torch's requested bytes are not sampled")
-    return highest_of(found)
+    return highest_of(ratios)
 
 
 def swing_ratio(timeline: Timeline) -> DeviceValue | Missing:
@@ -94,15 +94,15 @@ def swing_ratio(timeline: Timeline) -> DeviceValue | Missing:
     if missing is not None:
         return missing
     start = warmup_end_ns(timeline)
-    found = {
+    ratios = {
         device: float(np.median(values))
         for device, each in timeline.counters.items()
         if (series := each.swing_ratio) is not None
         and len(values := series.last[series.t_ns > start])
     }
-    if not found:
+    if not ratios:
         return Missing("no step after warm-up has enough readings of torch's counters")
-    return highest_of(found)
+    return highest_of(ratios)
 
 
 def flushes_in_steps(timeline: Timeline) -> Measured:
@@ -138,14 +138,14 @@ def _within_steps(timeline: Timeline, name: str) -> dict[int, float] | Missing:
         return missing
     if not len(timeline.measured_steps):
         return Missing("no step has ended after warm-up")
-    found = {
+    medians = {
         device: float(np.median(values))
         for device, each in timeline.counters.items()
         if (series := getattr(each, name)) is not None and len(values := _inside(timeline, series))
     }
-    if not found:
+    if not medians:
         return Missing("torch's allocator counters are not sampled within steps")
-    return on_devices(found)
+    return on_devices(medians)
 
 
 def _inside(timeline: Timeline, series: Series) -> npt.NDArray[np.float64]:

@@ -58,10 +58,10 @@ def map_fragmentation(timeline: Timeline) -> Measured:
     device = find_device(timeline)
     if device is not None and device.is_host:
         return _HOST
-    found = recorded_map(timeline)
-    if found is None:
+    recorded = recorded_map(timeline)
+    if recorded is None:
         return _NO_MAP
-    own = [bucket for bucket in buckets(found.memory) if not bucket.is_private]
+    own = [bucket for bucket in buckets(recorded.memory) if not bucket.is_private]
     largest = max((bucket.largest_free_bytes for bucket in own), default=0)
     measured = external_fragmentation(largest, sum(bucket.free_bytes for bucket in own))
     return Missing("no memory is free inside segments", False) if measured is None else measured

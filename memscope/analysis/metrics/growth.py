@@ -83,10 +83,10 @@ def fastest_growth(timeline: Timeline, kind: str) -> tuple[int, Growth] | None:
 
 def growth_slope(timeline: Timeline, kind: str) -> DeviceValue | Missing | Negligible:
     """The growth metric, in bytes per step. Negligible if it is a small share of the level."""
-    found = fastest_growth(timeline, kind)
-    if found is None:
+    fastest = fastest_growth(timeline, kind)
+    if fastest is None:
         return _missing(timeline, kind)
-    device, growth = found
+    device, growth = fastest
     slope = DeviceValue(growth.slope, device, len(timeline.counters))
     if growth.slope > SMALL_BYTES and not growth.is_large:
         return Negligible(slope, f"too small to matter: {growth.share:.2%} over the run")
@@ -151,7 +151,7 @@ def theil_sen(x: Floats, y: Floats) -> tuple[float, float]:
 
 def time_until_full(timeline: Timeline) -> DeviceValue | Missing:
     """Seconds until the first device is full: free bytes / all its growth together."""
-    growths = [found for kind in KINDS for found in analyse_growth(timeline, kind).items()]
+    growths = [each for kind in KINDS for each in analyse_growth(timeline, kind).items()]
     if not growths:
         return Missing("no growth is measured")
     slopes: dict[int, float] = {}
@@ -207,9 +207,9 @@ def _missing(timeline: Timeline, kind: str) -> Missing:
     for counters in timeline.counters.values():
         series = getattr(counters, KINDS[kind])
         if series is not None:
-            found = measure_growth(timeline, series)
-            assert isinstance(found, Missing)
-            return found
+            measured = measure_growth(timeline, series)
+            assert isinstance(measured, Missing)
+            return measured
     if kind == "outside":
         return Missing("the driver's reading of this process is not recorded")
     return Missing("torch's allocator counters are not recorded")

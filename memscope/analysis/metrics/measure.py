@@ -30,24 +30,24 @@ NO_STEP_AFTER_WARMUP = "it was not read within a step after warm-up"
 
 def measure(timeline: Timeline, limits: Sequence[Limit] = ()) -> dict[str, Metric]:
     """Every metric of the table and every other value that ``limits`` name, by ``Limit.metric``."""
-    found = metrics(timeline)
+    by_name = metrics(timeline)
     for limit in limits:
-        if not limit.expression.is_metric and limit.metric not in found:
-            measured = _measure_expression(timeline, limit.expression, found)
+        if not limit.expression.is_metric and limit.metric not in by_name:
+            measured = _measure_expression(timeline, limit.expression, by_name)
             unit = limit.unit
             if measured.value is not None:
                 unit = unit_measured(timeline, per_step(unit))
-            found[limit.metric] = replace(measured, name=limit.metric, unit=unit)
-    return found
+            by_name[limit.metric] = replace(measured, name=limit.metric, unit=unit)
+    return by_name
 
 
 def _measure_expression(
-    timeline: Timeline, expression: MetricExpression, found: Mapping[str, Metric]
+    timeline: Timeline, expression: MetricExpression, by_name: Mapping[str, Metric]
 ) -> Metric:
-    over = _measure_term(timeline, expression.over, found)
+    over = _measure_term(timeline, expression.over, by_name)
     if expression.under is None or over.value is None:
         return over
-    under = _measure_term(timeline, expression.under, found)
+    under = _measure_term(timeline, expression.under, by_name)
     return under if under.value is None else _divide(over, under)
 
 
@@ -61,11 +61,11 @@ def _divide(over: Metric, under: Metric) -> Metric:
     return Metric(over.name, over.value / under.value, "ratio", device=of, device_words=of)
 
 
-def _measure_term(timeline: Timeline, term: Term, found: Mapping[str, Metric]) -> Metric:
+def _measure_term(timeline: Timeline, term: Term, by_name: Mapping[str, Metric]) -> Metric:
     if term.reading_name:
         measured = measure_statistic(timeline, term.reading_name, term.statistic, term.device)
         return make_metric(term.name, term.unit or "", measured)
-    metric = found.get(term.name)
+    metric = by_name.get(term.name)
     if metric is None:
         return make_metric(term.name, "", Missing("this recording has no such part"))
     if metric.value is None:
@@ -94,8 +94,8 @@ def measure_statistic(
     if statistic in ("p95", "median"):
         share = 0.95 if statistic == "p95" else 0.5
         inside = {place: each.inside for place, each in known.items() if len(each.inside)}
-        found = {place: each.percentile(share) for place, each in inside.items()}
-        return highest_of(found) if found else Missing(NO_STEP_AFTER_WARMUP)
+        percentiles = {place: each.percentile(share) for place, each in inside.items()}
+        return highest_of(percentiles) if percentiles else Missing(NO_STEP_AFTER_WARMUP)
     if statistic == "min":
         return lowest_of({place: each.series.floor for place, each in known.items()})
     return highest_of({place: each.series.latest for place, each in known.items()})

@@ -21,17 +21,17 @@ def median_metrics(measured: Sequence[Mapping[str, Metric]]) -> dict[str, Metric
 
 
 def _median(metrics: list[Metric | None]) -> Metric:
-    found = [metric for metric in metrics if metric is not None]
-    values = [metric.value for metric in found if metric.value is not None]
+    known = [metric for metric in metrics if metric is not None]
+    values = [metric.value for metric in known if metric.value is not None]
     if len(values) == len(metrics):
-        is_negligible = all(metric.is_negligible for metric in found)
-        reason = found[0].reason if is_negligible else None
+        is_negligible = all(metric.is_negligible for metric in known)
+        reason = known[0].reason if is_negligible else None
         value = statistics.median(values)
-        return replace(found[0], value=value, reason=reason, is_negligible=is_negligible)
-    missing = [metric for metric in found if metric.value is None]
+        return replace(known[0], value=value, reason=reason, is_negligible=is_negligible)
+    missing = [metric for metric in known if metric.value is None]
     reason = missing[0].reason if missing else "it is not recorded"
     count = len(metrics) - len(values)
     if values:
         reason = f"in {count} of {len(metrics)} repetitions: {reason}"
     is_applicable = bool(values) or any(metric.is_applicable for metric in missing)
-    return replace(found[0], value=None, reason=reason, is_applicable=is_applicable)
+    return replace(known[0], value=None, reason=reason, is_applicable=is_applicable)

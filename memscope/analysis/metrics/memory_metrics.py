@@ -68,7 +68,7 @@ MEMORY_METRICS = (
     MetricDefinition(
         "memory.peak_ratio",
         "ratio",
-        "peak memory on one device / that device's memory, or the limit set on it",
+        "peak memory on one device / the device's memory or the limit set on it",
         lambda results: peak_ratio(results.timeline),
         "the peak of the recording",
         ANY,
@@ -98,7 +98,7 @@ HOST_METRICS = (
     MetricDefinition(
         "host.peak_bytes",
         "bytes",
-        "peak host RSS: the most of the machine's memory that this process had resident",
+        "peak host RSS: the most resident memory of this process",
         lambda results: host_peak_bytes(results.timeline),
         "the peak of the recording",
         ANY,
@@ -116,7 +116,7 @@ ALLOCATOR_METRICS = (
     MetricDefinition(
         "allocator.cache_ratio",
         "ratio",
-        "(reserved − allocated) / reserved of torch's allocator, private pools left out",
+        "(reserved − allocated) / reserved of torch's allocator, without private pools",
         lambda results: cache_ratio(results.timeline),
         "median of the readings within steps",
         f"{TORCH}; the default limit applies if reserved − allocated is at least 256 MiB and 1 % "
@@ -159,7 +159,7 @@ FRAGMENTATION_METRICS = (
     MetricDefinition(
         "fragmentation.external",
         "ratio",
-        "1 − largest free block / free bytes inside segments, private pools left out",
+        "1 − largest free block / free bytes inside segments, without private pools",
         lambda results: map_fragmentation(results.timeline),
         "the allocator's last recorded map",
         TORCH,

@@ -42,15 +42,15 @@ _BY_NAME = {row.name: row for row in METRICS}
 def metrics(timeline: Timeline) -> dict[str, Metric]:
     """Every metric of the table, in its order, and the pool's hit rate for each geometry."""
     results = Results(timeline, analyse_residency(timeline), analyse_weight_pool(timeline))
-    found: dict[str, Metric] = {}
+    by_name: dict[str, Metric] = {}
     for row in METRICS:
         measured = row.measure(results)
         is_missing = isinstance(measured, Missing)
         unit = row.unit if is_missing else unit_measured(timeline, row.unit)
-        found[row.name] = make_metric(row.name, unit, measured)
+        by_name[row.name] = make_metric(row.name, unit, measured)
         if row.name == "pool.hit_rate":
-            found |= _hit_rates(results.weight_pool)
-    return found
+            by_name |= _hit_rates(results.weight_pool)
+    return by_name
 
 
 def find_definition(name: str) -> MetricDefinition | None:
@@ -60,10 +60,10 @@ def find_definition(name: str) -> MetricDefinition | None:
 
 def _hit_rates(pool: WeightPool) -> dict[str, Metric]:
     """A hit rate for each geometry requested after warm-up."""
-    found = {}
+    rates = {}
     for geometry in pool.geometries:
         rate = hit_rate(geometry.hits, geometry.misses)
         if not isinstance(rate, Missing):
             name = f"pool.hit_rate[{geometry.name}]"
-            found[name] = make_metric(name, "ratio", rate)
-    return found
+            rates[name] = make_metric(name, "ratio", rate)
+    return rates

@@ -97,7 +97,7 @@ def _stop(batch: Batch, moment: Moment) -> int | None:
     """Number of rows before the moment's end; None if the end is after this batch."""
     if moment.kind == "step":
         rows = batch.where(Kind.STEP)
-        found = rows[batch["step"][rows] >= moment.value]
-        return int(found[0]) + 1 if len(found) else None
+        ends = rows[batch["step"][rows] >= moment.value]
+        return int(ends[0]) + 1 if len(ends) else None
     later = np.flatnonzero(batch["t_ns"] > moment.value)
     return int(later[0]) if len(later) else None

@@ -128,7 +128,7 @@ def _is_of_request(data: object) -> bool:
 def _readings_until(
     t_ns: int, samples: Samples, before: Readings
 ) -> dict[tuple[str, int], Reading]:
-    found = {
+    readings = {
         (reading_name, device): reading
         for reading_name in READINGS
         for device in before.devices[:MAX_DEVICES]
@@ -142,8 +142,8 @@ def _readings_until(
         for device in np.unique(mine.device).tolist()[:MAX_DEVICES]:
             last = np.flatnonzero(mine.device == device)[-1]
             reading = Reading(int(mine.t_ns[last]), float(mine.bytes[last]))
-            found[reading_name, device] = reading
-    return found
+            readings[reading_name, device] = reading
+    return readings
 
 
 def _other_process_facts(batch: Batch) -> list[tuple[int, int, tuple[OtherProcess, ...]]]:

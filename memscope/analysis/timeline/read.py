@@ -90,9 +90,9 @@ def _peak_reading(
         codes, names = batch.names
         if reading_name in names:
             is_reading = (codes == names.index(reading_name)) & (batch["kind"] == Kind.SAMPLE)
-            found = np.flatnonzero(is_reading & (batch["bytes"] >= peak))
-            if len(found):
-                after_ns = int(batch["t_ns"][found[0]]) + SAME_MOMENT_NS
+            peaks = np.flatnonzero(is_reading & (batch["bytes"] >= peak))
+            if len(peaks):
+                after_ns = int(batch["t_ns"][peaks[0]]) + SAME_MOMENT_NS
                 return Moment("time", min(after_ns, timeline.last_ns))
     return None
 

@@ -106,9 +106,10 @@ class ReadingFold:
     def _which(self, samples: Samples) -> Numbers:
         """Index of each reading's name and device; −1 if there are too many."""
         keys = samples.codes.astype(np.int64) * DEVICES + np.maximum(samples.device, -1) + 1
-        found, which = np.unique(keys, return_inverse=True)
+        distinct, which = np.unique(keys, return_inverse=True)
         numbers = [
-            self._number(samples.names[key // DEVICES], key % DEVICES - 1) for key in found.tolist()
+            self._number(samples.names[key // DEVICES], key % DEVICES - 1)
+            for key in distinct.tolist()
         ]
         return np.array(numbers, dtype=np.int64)[which.reshape(-1)]
 

@@ -88,17 +88,17 @@ def add_geometries(
     seen: Iterable[Geometry], sums: Mapping[str, Sequence[int]]
 ) -> tuple[Geometry, ...]:
     """Counts from events plus counts from sums, by geometry."""
-    found = {each.name: each for each in seen}
+    by_name = {each.name: each for each in seen}
     for name, (hits, misses, returns, overflows) in sums.items():
-        known = found.get(name, Geometry(name, 0, 0, 0, 0))
-        found[name] = Geometry(
+        known = by_name.get(name, Geometry(name, 0, 0, 0, 0))
+        by_name[name] = Geometry(
             name,
             known.hits + hits,
             known.misses + misses,
             known.returns + returns,
             known.overflows + overflows,
         )
-    return tuple(found[name] for name in sorted(found))
+    return tuple(by_name[name] for name in sorted(by_name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,14 +208,14 @@ class StepFold:
             return None
         codes, names = batch.names
         codes = codes[start : start + len(kind)]
-        found = np.full(len(kind), -1)
+        numbers = np.full(len(kind), -1)
         is_outside = samples.step < 0
-        found[samples.rows - start] = np.where(is_outside, -1, samples.number(_READINGS))
+        numbers[samples.rows - start] = np.where(is_outside, -1, samples.number(_READINGS))
         geometry = np.full(len(names) + 1, -1)
         for code in np.flatnonzero(np.bincount(codes[pool] + 1)).tolist():
             geometry[code - 1] = self._geometry(names[code - 1] if code else "")
-        found[pool] = geometry[codes[pool]]
-        return found
+        numbers[pool] = geometry[codes[pool]]
+        return numbers
 
     def _geometry(self, name: str) -> int:
         if name not in self._geometries and len(self._geometries) < MAX_GEOMETRIES:

@@ -61,15 +61,15 @@ def read_sums(batch: Batch) -> Sums:
     """The sums in ``batch``. An unknown kind is −1."""
     rows = batch.where(Kind.DROPPED)
     texts = batch.record.column("data").take(pa.array(rows)).dictionary_encode()
-    found = [_parse(text) for text in texts.dictionary.to_pylist()] + [_parse(None)]
-    code = texts.indices.fill_null(len(found) - 1).to_numpy(zero_copy_only=False)
+    parsed = [_parse(text) for text in texts.dictionary.to_pylist()] + [_parse(None)]
+    code = texts.indices.fill_null(len(parsed) - 1).to_numpy(zero_copy_only=False)
     count = np.nan_to_num(batch["value"][rows], nan=1, posinf=1, neginf=1)
     return Sums(
         rows=rows,
-        kind=np.array([each[0] for each in found], dtype=np.int64)[code],
+        kind=np.array([each[0] for each in parsed], dtype=np.int64)[code],
         count=np.clip(count, 0, MAX_COUNT).astype(np.int64),
-        layers=[found[each][1] for each in code.tolist()],
-        is_old=np.array([each[2] for each in found])[code],
+        layers=[parsed[each][1] for each in code.tolist()],
+        is_old=np.array([each[2] for each in parsed])[code],
     )
 
 
@@ -151,9 +151,9 @@ class SumFold:
 
     def _rows(self, step: Numbers) -> Numbers:
         """The table row of each step. Steps beyond the bound share the last row."""
-        found, which = np.unique(step, return_inverse=True)
+        distinct, which = np.unique(step, return_inverse=True)
         rows = []
-        for number in found.tolist():
+        for number in distinct.tolist():
             if number not in self._row_of and len(self._row_of) < MAX_STEPS:
                 self._row_of[number] = len(self._row_of)
             rows.append(self._row_of.get(number, MAX_STEPS))
