@@ -1,1 +1,1 @@
-"""The report: one self-contained file that a browser opens offline."""
+"""The report: one self-contained HTML file that works offline."""

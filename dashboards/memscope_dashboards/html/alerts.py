@@ -1,4 +1,4 @@
-"""What a reader must know before believing the page: partial, still growing, out of memory."""
+"""Alerts at the top of the page: out of memory, partial, still being recorded."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from memscope_dashboards.html.markup import escape
 
 
 def render_alerts(summary: Summary, timeline: Timeline) -> str:
-    """One box for each, the worst first."""
+    """One box for each alert, the worst first."""
     boxes = [_out_of_memory(oom) for oom in timeline.ooms if oom.scope == "engine"][:1]
     if summary.state.is_partial:
         boxes.append(_partial(summary))
     elif summary.state.name is StateName.RUNNING:
-        text = "The program had not ended when this page was made, so its metrics may still change."
+        text = (
+            "The program was still running when this page was made. Its metrics may still change."
+        )
         boxes.append(_box("Still being recorded", text, "warn"))
     if summary.batches < summary.state.batches:
         boxes.append(_earlier(summary))
@@ -23,13 +25,13 @@ def render_alerts(summary: Summary, timeline: Timeline) -> str:
 
 
 def _partial(summary: Summary) -> str:
-    text = f"Metrics below may miss events that happened ({summary.state})."
+    text = f"The metrics below may miss some events ({summary.state})."
     return _box("This recording is partial", text, "warn")
 
 
 def _earlier(summary: Summary) -> str:
     text = (
-        f"This page holds the first {summary.batches:,} of {summary.state.batches:,} batches "
+        f"This page shows the first {summary.batches:,} of {summary.state.batches:,} batches "
         f"({summary.events:,} events)."
     )
     return _box("Not the whole recording", text, "warn")

@@ -1,4 +1,4 @@
-"""The allocator's map at an out-of-memory error: segments as rows, blocks to scale."""
+"""The allocator's map: one row per segment, blocks drawn to scale."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from memscope.units import format_bytes
 from memscope_dashboards.html.chart import ByteAxis, Chart, style
 from memscope_dashboards.html.markup import escape
 
-TITLE = "The allocator's map: what lay where"
-# State → colour, words
+TITLE = "Allocator map: segments and blocks"
+# State → colour, legend text
 STATES = {
     "allocated": ("resident", "allocated"),
     "pending": ("flight", "freed, another stream may still use it"),
@@ -25,7 +25,7 @@ OWNER_CHARS = 120
 
 
 def draw_blocks(picture: BlockPicture) -> Chart:
-    """A row for segments that look the same, a bar for a block; each panel to its own scale."""
+    """One row per kind of segment, one bar per block. Each panel has its own scale."""
     heights = [ROW_HEIGHT * max(len(panel.rows), 2) for panel in picture.panels]
     gaps = PANEL_HEIGHT * (len(heights) - 1)
     figure = make_subplots(
@@ -49,7 +49,7 @@ def draw_blocks(picture: BlockPicture) -> Chart:
 
 
 def _draw_panel(figure: go.Figure, panel: Panel, number: int, shown: set[str]) -> None:
-    """``shown``: states that stand in the legend already."""
+    """``shown``: states that the legend already names."""
     axis = ByteAxis.up_to(panel.rows[0].bytes)
     for state in STATES:
         for trace in _bars(panel, state, axis):
@@ -94,19 +94,19 @@ def _bars(panel: Panel, state: str, axis: ByteAxis) -> Iterator[go.Bar]:
 
 
 def _drawn_bytes(row: PictureRow, cell: PictureCell, panel: Panel) -> int:
-    """A segment too small to be seen is drawn as wide as what just can be."""
+    """Width of the bar in bytes. A segment too small to see gets the smallest visible width."""
     return panel.resolution_bytes if row.bytes < panel.resolution_bytes else cell.bytes
 
 
 def _name(row: PictureRow) -> str:
-    """Size of a row's segments, how many they are, and what sets them apart."""
+    """Size and number of a row's segments, then pool, stream and type."""
     marks = [row.pool, row.stream, "expandable" if row.is_expandable else ""]
     count = f" × {row.segments:,}" if row.segments > 1 else ""
     return escape(" · ".join([f"{format_bytes(row.bytes)}{count}", *filter(None, marks)]))
 
 
 def _about(row: PictureRow, cell: PictureCell) -> str:
-    """A cell in words, as plotly shows them."""
+    """Hover text of a cell."""
     sizes = {
         "allocated": cell.allocated_bytes,
         "pending": cell.pending_bytes,
@@ -117,7 +117,7 @@ def _about(row: PictureRow, cell: PictureCell) -> str:
     if cell.blocks > row.segments:
         lines.append(f"{cell.blocks:,} blocks")
     if row.segments > 1:
-        lines.append(f"in {row.segments:,} segments together")
+        lines.append(f"in {row.segments:,} segments in total")
     lines.append(f"at {format_bytes(cell.offset)} of {format_bytes(row.bytes)}")
     if cell.owner:
         lines.append(escape(cell.owner, limit=OWNER_CHARS))
@@ -127,17 +127,17 @@ def _about(row: PictureRow, cell: PictureCell) -> str:
 def _note(picture: BlockPicture) -> str:
     when = "" if picture.t_ns is None else f" at {picture.t_ns / 1e9:,.3f} s, when memory ran out"
     words = [
-        f"Device {picture.device}{when}: {_segments(picture.segments, picture.reserved_bytes)}, a "
-        "row for those that look the same. A request needs one free block that holds "
-        "it, of its own pool and stream."
+        f"Device {picture.device}{when}: {_segments(picture.segments, picture.reserved_bytes)}. "
+        "Segments that look the same share a row. A request needs one free block that is large "
+        "enough, in its own pool and stream."
     ]
     if picture.undrawn_segments:
         hidden = _segments(picture.undrawn_segments, picture.undrawn_bytes)
-        words.append(f"Not drawn: {hidden} more.")
+        words.append(f"Not drawn: {hidden}.")
     if picture.missing_segments:
         words.append(f"Not recorded: {_segments(picture.missing_segments, picture.missing_bytes)}.")
     return " ".join(words)
 
 
 def _segments(count: int, size: int) -> str:
-    return f"{count:,} segment{'' if count == 1 else 's'} of {format_bytes(size)}"
+    return f"{count:,} segment{'' if count == 1 else 's'}, {format_bytes(size)} in total"

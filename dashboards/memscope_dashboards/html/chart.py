@@ -1,4 +1,4 @@
-"""One chart of the page: a figure, its words, and the look that all charts share."""
+"""One chart of the page: figure, title and note, and the style that all charts share."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", Arial, 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A figure with its heading and a sentence that says how to read it.
+    """A figure with its title and a note on how to read it.
 
-    Without a figure, ``note`` says why there is none. ``legend`` pairs a page's colour with words.
+    If ``figure`` is None, ``note`` says why. ``legend`` holds pairs of CSS variable and text.
     """
 
     key: str
@@ -31,14 +31,14 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class ByteAxis:
-    """The unit in which an axis of bytes is drawn."""
+    """The unit of an axis that shows bytes."""
 
     unit: str
     factor: int
 
     @classmethod
     def up_to(cls, largest: float) -> ByteAxis:
-        """The largest 1024-based unit of which ``largest`` bytes hold at least one."""
+        """The largest 1024-based unit that is not larger than ``largest`` bytes."""
         for unit in ("TiB", "GiB", "MiB", "KiB"):
             if largest >= BYTE_UNITS[unit.upper()]:
                 return cls(unit, BYTE_UNITS[unit.upper()])
@@ -46,7 +46,7 @@ class ByteAxis:
 
 
 def thin(steps: npt.NDArray[np.int64], values: npt.NDArray[np.int64]) -> Series:
-    """``values`` of ``steps`` as a series over the step's number, short enough to draw."""
+    """``values`` by step number, downsampled until the series is short enough to draw."""
     builder = SeriesBuilder()
     builder.add(steps, values.astype(np.float64))
     return builder.series()
@@ -55,7 +55,7 @@ def thin(steps: npt.NDArray[np.int64], values: npt.NDArray[np.int64]) -> Series:
 def style(
     figure: go.Figure, *, height: int, hovermode: str = "x unified", **layout: Any
 ) -> go.Figure:
-    """``figure`` in the page's look; colours are the page's variables, resolved when drawn."""
+    """Apply the page's style. Colours are CSS variables that page.js resolves when it draws."""
     figure.update_layout(
         template="none",
         height=height,

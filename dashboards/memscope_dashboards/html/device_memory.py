@@ -1,4 +1,4 @@
-"""What the charts know of a device's memory: kinds at step ends, readings, limit."""
+"""Data of the memory chart: bands at step ends, lines of readings, and the limit."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from memscope.analysis.timeline.series import Floats, Series
 from memscope.analysis.timeline.timeline import Timeline
 from memscope_dashboards.html.chart import thin
 
-# Column of the steps, words, colour; from the bottom of the stack up
+# Step column, legend text, colour; from the bottom of the stack up
 BANDS = (
     ("resident_bytes", "weights ready", "resident"),
     ("in_flight_bytes", "in flight", "flight"),
     ("idle_bytes", "idle in weight pool", "idle"),
     ("kv_bytes", "KV cache", "kv"),
 )
-# Reading, words, colour, dash
+# Reading, legend text, colour, dash
 READING_LINES = (
-    ("device.allocated_bytes", "handed out", "ink", "solid"),
+    ("device.allocated_bytes", "allocated", "ink", "solid"),
     ("device.peak_bytes", "peak so far", "muted", "dot"),
     ("torch.allocated_bytes", "torch allocated", "resident", "solid"),
     ("torch.reserved_bytes", "torch reserved", "muted", "dash"),
@@ -35,7 +35,7 @@ LIMIT_IN_SIGHT = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """One kind of memory at step ends; ``at_ns`` and ``bytes`` are (steps,)."""
+    """Bytes of one kind of memory at step ends. ``at_ns`` and ``bytes`` have shape (steps,)."""
 
     words: str
     colour: str
@@ -45,7 +45,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class ReadingLine:
-    """The readings of one name; ``device`` is None where it has them of one device alone."""
+    """The line of one reading. ``device`` is None if the recording has only one device."""
 
     words: str
     colour: str
@@ -56,28 +56,28 @@ class ReadingLine:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """What is known of the device's memory, from the bottom of the chart up."""
+    """Bands, lines and limit of the memory chart."""
 
     bands: tuple[Band, ...]
     lines: tuple[ReadingLine, ...]
     usable_bytes: int | None
     left_out: tuple[str, ...] = ()
-    """Words of the readings that several devices leave no room for."""
+    """Legend texts of readings that are not drawn because there are too many devices."""
 
     @property
     def devices(self) -> int:
-        """How many devices have lines of their own; 1 where lines name none."""
+        """Number of devices with lines of their own, at least 1."""
         return max(len({line.device for line in self.lines if line.device is not None}), 1)
 
     @property
     def peak_bytes(self) -> float:
-        """The highest point of bands and lines."""
+        """The highest point of the bands and lines, in bytes."""
         stack = sum((band.bytes for band in self.bands), start=np.zeros(1))
         return max([float(stack.max()), *(line.series.peak for line in self.lines)])
 
     @property
     def limit_bytes(self) -> int | None:
-        """The limit, where it lies near enough to be drawn."""
+        """The limit in bytes; None if it is unknown or too far above the peak to draw."""
         near = LIMIT_IN_SIGHT * self.peak_bytes
         return self.usable_bytes if self.usable_bytes and self.usable_bytes <= near else None
 
@@ -86,7 +86,7 @@ class DeviceMemory:
 
 
 def read_device_memory(timeline: Timeline, device: Device | None) -> DeviceMemory:
-    """What ``timeline`` holds of its devices' memory; ``device`` is the first of them."""
+    """The memory of all devices in ``timeline``. The limit is that of ``device``."""
     lines: list[ReadingLine] = []
     left_out: list[str] = []
     for reading_name, words, colour, dash in READING_LINES:
@@ -100,7 +100,7 @@ def read_device_memory(timeline: Timeline, device: Device | None) -> DeviceMemor
 
 
 def _line(found: ReadingSeries, words: str, colour: str, dash: str) -> ReadingLine:
-    """Of one device the colour tells the reading; of several it tells the device."""
+    """The colour shows the reading if there is one device, else the device."""
     if found.device is None:
         return ReadingLine(words, colour, dash, found.series)
     colour = COLOURS[found.device % len(COLOURS)]

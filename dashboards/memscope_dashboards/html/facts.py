@@ -1,4 +1,4 @@
-"""What a recording says of itself, as text and as cards of a page."""
+"""The facts of a recording as titles, cards and a table."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _CARDS = (
     (Fact.POLICY, "Settings"),
     (Fact.PLAN, "Plan"),
 )
-_BEYOND_MEASURE = 1 << 62  # what no size or time comes to stands as it was written
+_BEYOND_MEASURE = 1 << 62  # larger numbers are not sizes or times: shown as written
 
 
 def format_fact(key: str, value: object) -> str:
-    """``value`` of a fact for people; the end of ``key`` names its unit."""
+    """A fact's value as readable text. The suffix of ``key`` gives its unit."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None:
@@ -47,20 +47,20 @@ def _format_number(key: str, value: float) -> str:
 
 
 def section(facts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The fact ``name`` where it is a table, else an empty one."""
+    """The fact ``name`` if it is a table, else an empty table."""
     value = facts.get(name)
     return value if isinstance(value, dict) else {}
 
 
 def device_words(device: Device | None) -> str:
-    """What kind of device it is: only a card is called a GPU."""
+    """The kind of device. Only a CUDA device is called a GPU."""
     if device is None:
         return "no device recorded"
     return {"host": "host device, no GPU", "cuda": "GPU"}.get(device.kind, "device")
 
 
 def title(summary: Summary) -> str:
-    """What ran: the model and its residency settings, else the command."""
+    """Title of the page: model and residency settings, else the command."""
     model = section(summary.facts, Fact.MODEL).get("name")
     settings = section(summary.facts, Fact.POLICY)
     parts = [str(model)] if model else [" ".join(summary.header.command) or "Recording"]
@@ -71,7 +71,7 @@ def title(summary: Summary) -> str:
 
 
 def subtitle(summary: Summary) -> str:
-    """When, where, on which kind of device and with which settings it ran."""
+    """Start time, host, process and device."""
     header = summary.header
     started = datetime.fromtimestamp(header.started_at_ns / 1e9, UTC)
     parts = [f"{started:%Y-%m-%d %H:%M:%S} UTC", f"host {header.host}", f"process {header.pid}"]
@@ -83,7 +83,7 @@ def subtitle(summary: Summary) -> str:
 
 
 def render_facts(summary: Summary) -> str:
-    """Cards for the main facts and a table of the rest."""
+    """Cards for the main facts and a table of the others."""
     facts = summary.facts
     cards = [_card("Recording", _recording(summary))]
     cards += [_card(label, section(facts, key)) for key, label in _CARDS if section(facts, key)]
@@ -128,4 +128,4 @@ def _rest(facts: Mapping[str, object]) -> str:
             flat |= {f"{key}.{name}": item for name, item in value.items()}
         else:
             flat[key] = value
-    return f"<details><summary>More facts of the recording</summary>{_pairs(flat)}</details>"
+    return f"<details><summary>More facts about the recording</summary>{_pairs(flat)}</details>"

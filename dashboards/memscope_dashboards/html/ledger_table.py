@@ -1,4 +1,4 @@
-"""The ledger as a table with a bar a line; readable without JavaScript."""
+"""The ledger as a table with one bar per line. It works without JavaScript."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memscope_dashboards.html.markup import escape
 
 
 def render_ledgers(summary: Summary) -> str:
-    """One section for all devices; nothing where nothing is known of any."""
+    """One section with the ledgers of all devices; empty text if there is no ledger."""
     note = " (partial recording)" if summary.state.is_partial else ""
     tables = "".join(map(_ledger, summary.ledgers))
     if not tables:

@@ -1,4 +1,4 @@
-"""Text from recordings made safe for a page: it comes from strangers."""
+"""Escaping for text from recordings, which is not trusted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from importlib.resources import files
 from string import Template
 
-# Controls, lone surrogates, and marks that reorder or hide text.
+# Control characters, lone surrogates, and characters that reorder or hide text.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
@@ -16,18 +16,18 @@ _JSON_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>
 
 
 def plain(text: object, *, limit: int = 400) -> str:
-    """``text`` without what a reader cannot see, at most ``limit`` characters of it."""
+    """``text`` with invisible characters replaced, cut to ``limit`` characters."""
     shown = _UNSEEN.sub("\ufffd", str(text))
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
 def escape(text: object, *, limit: int = 400) -> str:
-    """``text`` for a page's text or an attribute in quotes; also for plotly, which reads tags."""
+    """``text`` escaped for HTML, for quoted attributes, and for plotly, which reads tags."""
     return html.escape(plain(text, limit=limit))
 
 
 def embed_json(text: str) -> str:
-    """JSON ``text`` for a script element: nothing in it can end the element."""
+    """JSON ``text`` escaped so that it cannot close a script element."""
     return text.translate(_JSON_ESCAPES)
 
 
@@ -37,10 +37,10 @@ def to_json(value: object) -> str:
 
 
 def resource(name: str) -> str:
-    """A text file of this package, without the spaces around it."""
+    """Contents of a text file in this package, without surrounding whitespace."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8").strip()
 
 
 def fill(template: str, **fragments: str) -> str:
-    """``template`` with each $name replaced by a fragment that is markup already."""
+    """``template`` with each $name replaced. The fragments are markup and are not escaped."""
     return Template(template).substitute(fragments)

@@ -1,4 +1,4 @@
-"""Device memory by kind, and the process's own memory, over time."""
+"""The memory chart: device memory, unused memory and host memory over time."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from memscope_dashboards.html.step_charts import step_word
 
 PROCESS_READING = "host.rss_bytes"
 MAX_MARKS = 12
-HEIGHTS = (300, 110, 105)  # of the device, what is unused, the process; in pixels
+HEIGHTS = (300, 110, 105)  # rows of the device, unused memory and the process, in pixels
 ROOM = 75
 LEGEND_ROW, LEGEND_COLUMNS = 20, 5
 
 
 def draw_memory(timeline: Timeline) -> Chart:
-    """Bands at step ends with the device's readings and limit; what torch held unused; the process.
+    """The memory chart: one row each for device memory, unused memory and host memory.
 
-    Each below the other, those that there are.
+    A row without data is left out.
     """
     device = find_device(timeline)
     memory = read_device_memory(timeline, device)
@@ -45,7 +45,7 @@ def draw_memory(timeline: Timeline) -> Chart:
         height for height, part in zip(HEIGHTS, (memory, unused, process), strict=True) if part
     ]
     if not heights:
-        return Chart("memory", title, "No reading of memory was recorded: nothing to draw.")
+        return Chart("memory", title, "Nothing to draw: no memory readings were recorded.")
     figure = make_subplots(
         rows=len(heights), cols=1, shared_xaxes=True, row_heights=heights, vertical_spacing=0.06
     )
@@ -84,7 +84,7 @@ def _draw_unused(figure: go.Figure, unused: UnusedMemory, *, row: int) -> None:
     axis = ByteAxis.up_to(unused.unused.peak)
     areas = [("reserved, not allocated", "idle", unused.unused)]
     if unused.split is not None:
-        areas.append(("of it in segments partly used", "flight", unused.split))
+        areas.append(("in partly used segments", "flight", unused.split))
     for words, colour, series in areas:
         trace = _line(ReadingLine(words, colour, "solid", series), axis)
         figure.add_trace(trace.update(fill="tozeroy"), row=row, col=1)
@@ -166,23 +166,25 @@ def _note(
     words = []
     if memory.bands:
         words.append(
-            f"The bands are what the device held at the end of each {word}, by kind: weights ready "
-            "for compute, in flight, idle in the weight pool, and the KV cache."
+            f"The bands show device memory at the end of each {word}: weights ready for compute, "
+            "uploads in flight, idle memory in the weight pool, and the KV cache."
         )
     if unused is not None:
         words.append(
-            "Reserved, not allocated, is what torch holds without use on device "
-            f"{unused.device}; the part in segments that are partly used cannot be given back, "
-            "which is fragmentation."
+            "Reserved, not allocated: memory that torch holds but does not use on device "
+            f"{unused.device}. torch cannot give back the part in partly used segments. This is "
+            "fragmentation."
         )
         if unused.reason:
             words.append(f"That part is not drawn: {unused.reason}.")
     if device is not None and device.is_host:
-        words.append("This device is the machine's own memory, so none of this is GPU memory.")
+        words.append("This device is the machine's own memory. None of this is GPU memory.")
     if memory.devices > 1:
-        words.append("A colour is a device, and the limit is that of the first one.")
+        words.append("Each colour is one device. The limit is that of the first device.")
     if memory.left_out:
-        words.append(f"For so many devices there is no room for: {', '.join(memory.left_out)}.")
+        words.append(
+            f"Not drawn, because there are too many devices: {', '.join(memory.left_out)}."
+        )
     if memory and memory.usable_bytes and not memory.limit_bytes:
-        words.append(f"Its limit, {format_bytes(memory.usable_bytes)}, lies far above the chart.")
+        words.append(f"The limit, {format_bytes(memory.usable_bytes)}, is far above the chart.")
     return " ".join(words)

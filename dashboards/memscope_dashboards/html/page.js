@@ -10,7 +10,7 @@
   if (typeof DecompressionStream === "undefined") {
     say(
       "This browser cannot unpack the charts (it has no DecompressionStream). " +
-        "Open the file in a current Chrome, Edge, Firefox or Safari; the tables are complete here.",
+        "Open the file in a current Chrome, Edge, Firefox or Safari. The tables are complete.",
     );
     return;
   }
@@ -22,7 +22,7 @@
     return new Response(stream).text();
   };
 
-  // A figure names its colours by the page's variables, so that it follows light and dark.
+  // Figures use CSS variables for colours, so that they follow light and dark mode.
   const withColours = (value, style) => {
     if (typeof value === "string") {
       const name = /^var\((--[a-z-]+)\)$/.exec(value);

@@ -1,4 +1,4 @@
-"""The report as one HTML file that works without a network."""
+"""The report as one HTML file that works offline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from memscope_dashboards.html.report_charts import draw_charts
 from memscope_dashboards.html.run_overview import RunOverview, draw_overview, render_overview
 from memscope_dashboards.html.tables import render_glance, render_metrics, render_verdicts
 
-# The sections of the page, in its order. A new one is a file and a line here.
+# The sections of the page, in order. To add one, write its file and list it here.
 BEFORE_CHARTS = (render_verdicts, render_glance, render_ledgers)
 AFTER_CHARTS = (render_metrics, render_facts)
 
@@ -33,7 +33,7 @@ def render_report(
     residency_map: ResidencyMap,
     overview: RunOverview | None = None,
 ) -> str:
-    """The whole page as text, to be written as UTF-8 with line feeds only.
+    """The whole page. Write it as UTF-8 with line feeds only.
 
     ``overview``: the run that the recording belongs to, shown at the top.
     """
@@ -62,9 +62,9 @@ def fill_page(
     before_charts: str,
     after_charts: str,
 ) -> str:
-    """A page with ``charts`` under a heading, and markup before and after them.
+    """A page with ``charts`` under ``heading``, and markup before and after them.
 
-    ``run_charts`` are placed by ``before_charts``.
+    ``before_charts`` must contain the elements of ``run_charts``.
     """
     library = get_plotlyjs()
     script = resource("page.js")
@@ -93,9 +93,9 @@ def _run(overview: RunOverview | None, charts: tuple[Chart, ...]) -> str:
 
 
 def content_policy(*scripts: str) -> str:
-    """A content security policy: the page fetches nothing and runs only ``scripts``, by hash.
+    """A content security policy: the page loads nothing and runs only ``scripts``, by hash.
 
-    plotly.js writes styles into the page and uses images when it saves a picture.
+    Inline styles and images are allowed because plotly.js needs them to draw and to save pictures.
     """
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in scripts)
     return (

@@ -1,4 +1,4 @@
-"""Results of the analysis → the charts of the page, in its order."""
+"""The charts of the page, in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memscope_dashboards.html.step_charts import draw_durations, draw_work, step
 
 
 def draw_charts(timeline: Timeline, residency_map: ResidencyMap) -> tuple[Chart, ...]:
-    """Every chart that there can be of such a program; one without anything to draw says so."""
+    """Every chart that applies to the program. A chart without data says why it is empty."""
     return (
         draw_memory(timeline),
         *_draw_map(timeline),

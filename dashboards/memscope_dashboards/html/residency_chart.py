@@ -1,4 +1,4 @@
-"""Layer × step: where the residency window had to upload."""
+"""Heatmap of layers by steps: which layers had to be uploaded."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ TITLE = "Which layers had to be uploaded"
 
 
 def draw_residency(residency_map: ResidencyMap, word: str = "step") -> Chart:
-    """One cell a layer and step, or a layer and a few steps where there are many.
+    """One cell per layer and step. If there are many steps, a column covers several.
 
-    ``word``: what a step is.
+    ``word``: what to call a step.
     """
     layers, columns = residency_map.shares.shape
     if not layers or not columns:
-        return Chart("residency", TITLE, "No upload of a layer was recorded: nothing to draw.")
+        return Chart("residency", TITLE, "Nothing to draw: no layer uploads were recorded.")
     width = residency_map.width
     figure = go.Figure(_cells(residency_map, word))
     style(figure, height=min(max(7 * layers, 190), 520) + 80, hovermode="closest")
@@ -47,11 +47,10 @@ def _cells(residency_map: ResidencyMap, word: str) -> go.Heatmap:
 
 
 def _note(width: int, word: str) -> str:
-    words = f"Layers run from top to bottom, {word}s from left to right; lm_head is left out."
+    words = f"Layers run from top to bottom, {word}s from left to right. lm_head is not shown."
     if width > 1:
-        words += (
-            f" A column holds {width:,} {word}s: the darker, the more of them uploaded the layer."
-        )
+        words += f" Each column covers {width:,} {word}s. "
+        words += f"The darker a cell, the more of these {word}s uploaded the layer."
     return words
 
 

@@ -1,4 +1,4 @@
-"""The processes of a run side by side: a table, who holds the memory, and memory on one axis."""
+"""The processes of a run side by side: a table and the memory of all on one axis."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADINGS = (
     "rank",
     "peak, all GPUs",
     "peak host RSS",
-    "begun",
+    "started",
     "steps",
     "state",
     "command",
@@ -32,7 +32,7 @@ HEADINGS = (
 
 @dataclass(frozen=True, slots=True)
 class RunOverview:
-    """A run of several processes, or of one on several devices; ``shown`` is the one below it."""
+    """A run with several processes or devices. The rest of the page is about ``shown``."""
 
     run: RunSummary
     alignment: Alignment
@@ -40,19 +40,23 @@ class RunOverview:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is more to see than one process on one device."""
+        """Whether the run has more than one process or device."""
         return len(self.run.processes) > 1 or len(self.alignment.device_curves) > 1
 
 
 def render_overview(overview: RunOverview) -> str:
-    """The table and the sentence; the chart comes after."""
+    """Heading, summary sentence and table of processes. The chart follows."""
     run = overview.run
     head = "".join(f"<th>{heading}</th>" for heading in HEADINGS)
     rows = "".join(_row(process, process is overview.shown) for process in run.processes)
     count = len(run.processes)
     heading = f"A run of {count} processes" if count > 1 else "One process on several devices"
     sentence = f"<p>{escape(run.sentence)}</p>" if run.sentence else ""
-    below = f"<p>Below is {escape(overview.shown.words)}.</p>" if count > 1 else ""
+    below = (
+        f"<p>The rest of this page is about {escape(overview.shown.words)}.</p>"
+        if count > 1
+        else ""
+    )
     measure = f'<p class="note">{escape(run.measure, limit=400)}</p>' if run.measure else ""
     return (
         f"<h2>{heading}</h2>{sentence}"
@@ -65,7 +69,7 @@ def render_overview(overview: RunOverview) -> str:
 def _row(process: Process, is_shown: bool) -> str:
     summary = process.summary
     cells = (
-        str(process.pid) + (" (below)" if is_shown else ""),
+        str(process.pid) + (" (shown below)" if is_shown else ""),
         "" if process.rank is None else str(process.rank),
         process.device_words,
         _size(process.host_bytes),
@@ -84,7 +88,7 @@ def _size(size: int | None) -> str:
 
 
 def draw_overview(alignment: Alignment) -> Chart:
-    """Device memory of all processes on one axis, and below it what they hold on the host."""
+    """Device memory of all processes on one axis, and their host memory below it."""
     parts = [
         (curves, title)
         for curves, title in (
@@ -95,7 +99,7 @@ def draw_overview(alignment: Alignment) -> Chart:
     ]
     title = "Memory of all processes"
     if not parts:
-        return Chart("run", title, "No process has a reading of memory: nothing to draw.")
+        return Chart("run", title, "Nothing to draw: no process has memory readings.")
     heights = [0.68, 0.32][: len(parts)] if len(parts) > 1 else [1.0]
     figure = make_subplots(
         rows=len(parts), cols=1, shared_xaxes=True, row_heights=heights, vertical_spacing=0.07
@@ -104,15 +108,15 @@ def draw_overview(alignment: Alignment) -> Chart:
     looks = _looks(alignment)
     for row, (curves, words) in enumerate(parts, 1):
         _draw(figure, row, _highest(curves), words, looks)
-    axis = "steps that had ended" if alignment.by == STEP else "seconds since the first one began"
+    axis = "finished steps" if alignment.by == STEP else "seconds since the first process started"
     figure.update_xaxes(title_text=axis, row=len(parts), col=1)
     left = sum(max(len(curves) - MAX_CURVES, 0) for curves, _ in parts)
-    note = f" {left} curves that stay lower are left out." if left else ""
+    note = f" Not drawn: {left} lower curves." if left else ""
     return Chart("run", title, alignment.sentence + note, figure)
 
 
 def _highest(curves: Sequence[Curve]) -> list[Curve]:
-    """As many as can be told apart, in their order."""
+    """The ``MAX_CURVES`` curves with the highest peaks, in their order."""
     ranked = sorted(curves, key=lambda curve: -float(curve.bytes.max()))
     kept = {id(curve) for curve in ranked[:MAX_CURVES]}
     return [curve for curve in curves if id(curve) in kept]
@@ -143,7 +147,7 @@ def _draw(
 
 
 def _looks(alignment: Alignment) -> dict[tuple[str, int], dict[str, str]]:
-    """Colour by process, dash by device; the same in both charts."""
+    """Line styles: colour by process, dash by device, the same in both charts."""
     paths = list(dict.fromkeys(curve.process.path for curve in _all_curves(alignment)))
     return {
         (curve.process.path, max(curve.device, 0)): {

@@ -1,4 +1,4 @@
-"""A memory snapshot of torch as one page: the diagnosis, the map, who holds what."""
+"""The page of a torch memory snapshot: diagnosis, shares, map and details."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WHY_CHARS = 4000
 
 
 def render_snapshot(name: str, found: SnapshotPicture) -> str:
-    """The whole page as text, to be written as UTF-8 with line feeds alone."""
+    """The whole page. Write it as UTF-8 with line feeds only."""
     explanation, picture = found.explanation, found.picture
     schema = explanation.details.get("torch_since")
     return fill_page(
@@ -31,7 +31,7 @@ def render_snapshot(name: str, found: SnapshotPicture) -> str:
 
 def _heading(found: SnapshotPicture) -> str:
     if found.picture is None:
-        return "The snapshot holds no segment"
+        return "The snapshot has no segments"
     moment = "when the last request failed" if found.explanation.details.get("oom") else "as dumped"
     return f"Segments and blocks, {moment}"
 
@@ -90,7 +90,7 @@ def _share_row(share: Share, whole: int) -> str:
 
 
 def _report(lines: Sequence[str]) -> str:
-    """As `explain` prints it: free memory by pool and stream, holders, growth, the peak."""
+    """The output of `memscope explain`: free memory by pool and stream, owners, growth, peak."""
     if not lines:
         return ""
     text = "\n".join(escape(line, limit=_LINE_CHARS) for line in lines)

@@ -15,10 +15,10 @@ from memscope.analysis.timeline.timeline import Steps, Timeline
 from memscope.facts import Fact, RunKind
 from memscope_dashboards.html.chart import Chart, style, thin
 
-NO_STEP = "No step has ended in this recording: nothing to draw."
+NO_STEP = "Nothing to draw: no step has ended in this recording."
 UPLOADS, CALLS = "uploads", "driver calls"
 TIME_TITLE = "How long each step took"
-# Part → unit of its axis; column of the steps, words, colour
+# Part → unit of its axis; step column, legend text, colour
 BARS = {
     UPLOADS: ("layers", (("uploads", "layers uploaded", "resident"),)),
     CALLS: (
@@ -32,7 +32,7 @@ BARS = {
 
 
 def draw_work(timeline: Timeline) -> Iterator[Chart]:
-    """Layers uploaded above, driver allocations and frees below; of a program with neither none."""
+    """The chart of uploads and driver calls per step; none if the program has neither."""
     missing = why_no_calls(timeline)
     parts = [UPLOADS] if has_window(timeline) else []
     parts += [] if missing else [CALLS]
@@ -65,7 +65,7 @@ def _draw_parts(timeline: Timeline, steps: Steps, parts: Sequence[str]) -> go.Fi
 
 
 def draw_durations(timeline: Timeline) -> Chart:
-    """Duration of each step and the part of it in which compute waited for uploads."""
+    """The chart of step durations and, within them, the time spent waiting for uploads."""
     if missing := why_no_durations(timeline):
         return Chart("durations", TIME_TITLE, f"Not drawn: {missing.reason}.")
     steps = timeline.own_steps
@@ -75,7 +75,7 @@ def draw_durations(timeline: Timeline) -> Chart:
     figure = go.Figure(_time_bars(durations, "step", "resident"))
     if _has_waits(steps):
         waits = thin(steps.step, steps.wait_ns)
-        figure.add_trace(_time_bars(waits, "of it waiting for uploads", "flight"))
+        figure.add_trace(_time_bars(waits, "waiting for uploads", "flight"))
     style(figure, height=280, barmode="overlay", bargap=_gap(durations))
     figure.update_yaxes(rangemode="tozero", title_text="ms")
     figure.update_xaxes(title_text="step")
@@ -84,12 +84,12 @@ def draw_durations(timeline: Timeline) -> Chart:
 
 
 def step_word(timeline: Timeline) -> str:
-    """What a step is: a second, where the program shows none."""
+    """What to call a step: "second" if the program has no steps of its own."""
     return "second" if timeline.are_steps_seconds else "step"
 
 
 def drawn_steps(timeline: Timeline) -> Steps:
-    """The program's own; where it shows none, the seconds that stand for them."""
+    """The program's own steps, or one-second steps if it has none."""
     return timeline.steps if timeline.are_steps_seconds else timeline.own_steps
 
 
@@ -121,13 +121,13 @@ def _gap(series: Series) -> float:
 
 
 def _at_least(figure: go.Figure, row: int) -> dict[str, object]:
-    """An axis to draw nothing on, where every bar of ``row`` is zero."""
+    """A fixed axis range if every bar of ``row`` is zero."""
     traces = figure.select_traces(row=row, col=1)
     return {} if any(trace.y.any() for trace in traces) else {"range": [0, 1], "nticks": 3}
 
 
 def _shade_warmup(figure: go.Figure, timeline: Timeline, steps: Steps) -> None:
-    """``steps``: those that are drawn, the last ones."""
+    """``steps``: the steps that the chart draws."""
     count = len(steps) - len(timeline.measured_steps)
     if not count:
         return
@@ -145,10 +145,9 @@ def _note(timeline: Timeline, steps: Steps) -> str:
     series, word = _durations(steps), step_word(timeline)
     words = "Step 0 is the prefill. " if timeline.facts.get(Fact.RUN_KIND) == RunKind.DECODE else ""
     if len(steps) > len(timeline.measured_steps):
-        words += f"The shaded {word}s are warm-up, which no metric counts. "
+        words += f"The shaded {word}s are warm-up and do not count in any metric. "
     if left := len(timeline.steps) - len(steps):
         words += f"{left:,} steps before the program's own are ignored. "
     if len(series) < series.readings:
-        bars = f"each bar is the highest of several {word}s"
-        words += f"There are more {word}s than bars: {bars}."
+        words += f"Each bar shows the highest of several {word}s."
     return words.strip()

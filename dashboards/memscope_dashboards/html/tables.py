@@ -1,4 +1,4 @@
-"""Verdicts, metrics and warnings of a summary as markup; readable without JavaScript."""
+"""Verdicts, metrics and warnings as HTML. They work without JavaScript."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memscope.analysis.summary.summary import Summary
 from memscope.units import format_value
 from memscope_dashboards.html.markup import escape
 
-# Verdict → (class of its row, what the row says)
+# Outcome → (CSS class of the row, text)
 _MARKS = {
     Outcome.FAIL: ("fail", "Broken"),
     Outcome.WARN: ("warn", "Warning"),
@@ -27,7 +27,7 @@ _JUDGED = (*_PRESSING, Outcome.PASS)
 
 
 def render_verdicts(summary: Summary) -> str:
-    """What is wrong and what to do, first; then what holds, then what could not be judged."""
+    """Verdicts in order: broken limits and warnings with advice, passes, then the rest."""
     absent = defaults_without_device(summary)
     possible = [verdict for verdict in summary.verdicts if verdict not in absent]
     verdicts = sorted(possible, key=lambda verdict: _ORDER.index(verdict.verdict))
@@ -52,7 +52,7 @@ def _headline(judged: Iterable[Verdict]) -> str:
         return f"Limits broken: {escape(', '.join(dict.fromkeys(metrics[Outcome.FAIL])))}"
     if Outcome.WARN in metrics:
         return f"Close to a limit: {escape(', '.join(dict.fromkeys(metrics[Outcome.WARN])))}"
-    return "Every limit that could be judged holds" if metrics else "No limit could be judged"
+    return "Every limit that could be checked holds" if metrics else "No limit could be checked"
 
 
 def _sentences(sentences: Iterable[Sentence]) -> str:
@@ -82,7 +82,7 @@ def _verdict(verdict: Verdict) -> str:
 
 
 def _absent(summary: Summary) -> str:
-    """Of limits on a device, where none is recorded, how many there are."""
+    """How many limits need a device, if none was recorded."""
     words = _sentence(no_device_words(summary))
     return f'<p class="note">{escape(words)}</p>' if words else ""
 
@@ -91,7 +91,7 @@ def _unjudged(verdicts: list[Verdict]) -> str:
     if not verdicts:
         return ""
     return (
-        "<details><summary>Limits that this recording cannot judge, and why</summary>"
+        "<details><summary>Limits that could not be checked, and why</summary>"
         f"{_verdict_list(verdicts)}</details>"
     )
 
@@ -105,7 +105,7 @@ def _sentence(text: str | None) -> str:
 
 
 def render_glance(summary: Summary) -> str:
-    """The metrics that a reader looks for first, large; nothing where none has a value."""
+    """The main metrics as large tiles; empty text if none has a value."""
     tiles = "".join(
         f'<div title="{row.name}"><strong>{escape(_value(metric))}</strong>'
         f"<span>{row.overview}{_place(metric)}</span></div>"
@@ -120,12 +120,12 @@ def _value(metric: Metric) -> str:
 
 
 def _place(metric: Metric) -> str:
-    """Which device it is of, where the process used several."""
+    """The metric's device, if the process used several."""
     return f"<br>{escape(metric.device_words)}" if metric.device_words else ""
 
 
 def render_metrics(summary: Summary) -> str:
-    """Every metric with its value and definition; apart, those without one and why."""
+    """A table of all metrics, then those without a value and why."""
     measured = [metric for metric in summary.metrics.values() if metric.value is not None]
     missing = [metric for metric in summary.metrics.values() if metric.value is None]
     table = _metric_table(measured) if measured else "<p>No metric has a value.</p>"

@@ -70,7 +70,7 @@ def test_bars_are_blocks_to_scale(tmp_path: Path) -> None:
     assert upper.hovertext[1] == "<b>64.0 MiB allocated</b><br>at 192 MiB of 256 MiB<br>" + (
         "keep (train.py:1)"
     )
-    assert lower.hovertext[0].startswith("<b>32.0 MiB allocated</b><br>in 2 segments together")
+    assert lower.hovertext[0].startswith("<b>32.0 MiB allocated</b><br>in 2 segments in total")
 
 
 def test_rows_are_named_by_size_number_and_pool(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_each_state_stands_in_the_legend_once(tmp_path: Path) -> None:
 def test_what_is_not_drawn_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memscope.analysis.memory_map.block_picture.MOST_ROWS", 1)
     chart = draw_blocks(picture_of(record_map(tmp_path / "run.mscope", fragmented())))
-    assert "3 segments of 288 MiB" in chart.note
-    assert "Not drawn: 2 segments of 32.0 MiB more." in chart.note
+    assert "3 segments, 288 MiB in total" in chart.note
+    assert "Not drawn: 2 segments, 32.0 MiB in total." in chart.note
 
 
 def test_page_has_the_map_where_memory_ran_out_and_only_there(tmp_path: Path) -> None:

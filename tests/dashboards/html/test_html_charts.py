@@ -67,11 +67,11 @@ def test_map_marks_what_was_uploaded(run: tuple[Timeline, ResidencyMap]) -> None
     assert cells[:, 5].tolist() == [1] * (LAYERS - KEEP) + [0] * KEEP
 
 
-def test_map_of_many_steps_says_how_many_a_column_holds() -> None:
+def test_map_of_many_steps_says_how_many_a_column_covers() -> None:
     first = np.arange(3) * 16
     shares = np.array([[1.0, 0.5, np.nan]])
     chart = draw_residency(ResidencyMap(shares, first, first + 15, 16))
-    assert "A column holds 16 steps" in chart.note
+    assert "Each column covers 16 steps" in chart.note
     assert chart.figure is not None
     assert chart.figure.data[0].x.tolist() == [7.5, 23.5, 39.5]
 
@@ -82,7 +82,7 @@ def test_limit_is_drawn_where_it_is_near(tmp_path: Path) -> None:
     timeline, found = read(record_run(tmp_path / "far.mscope", steps=2))
     memory = draw_charts(timeline, found)[0]
     assert not any("limit" in trace.name for trace in memory.figure.data)
-    assert "Its limit, 16.0 MiB, lies far above the chart." in memory.note
+    assert "The limit, 16.0 MiB, is far above the chart." in memory.note
 
 
 def test_what_torch_holds_unused_is_drawn_below_the_device(tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ def test_what_torch_holds_unused_is_drawn_below_the_device(tmp_path: Path) -> No
     memory = draw_charts(*read(tmp_path / "run.mscope"))[0]
     drawn = {trace.name: trace for trace in memory.figure.data}
     assert drawn["reserved, not allocated"].y.tolist() == [3, 5]
-    assert drawn["of it in segments partly used"].y.tolist() == [1, 1]
+    assert drawn["in partly used segments"].y.tolist() == [1, 1]
     assert "unused, MiB" in [axis.title.text for axis in memory.figure.select_yaxes()]
-    assert "Reserved, not allocated, is what torch holds without use" in memory.note
+    assert "Reserved, not allocated: memory that torch holds but does not use" in memory.note
 
 
 def test_axes_carry_units(run: tuple[Timeline, ResidencyMap]) -> None:

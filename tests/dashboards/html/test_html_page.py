@@ -127,7 +127,7 @@ def test_out_of_memory_stands_at_the_top_with_its_sizes(tmp_path: Path) -> None:
 def test_recording_without_anything_to_draw_says_so(tmp_path: Path) -> None:
     page = page_of(record_nothing(tmp_path / "run.mscope"))
     assert chart_data(page) == []
-    assert text_of(page).count("nothing to draw") == 2
+    assert text_of(page).count("Nothing to draw") == 2
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_long_run_stays_under_three_megabytes(tmp_path: Path) -> None:
     assert len(page.encode()) < 3_000_000
     (work,) = [chart for chart in chart_data(page) if chart["id"] == "plot-work"]
     assert len(decode(work["figure"]["data"][0]["x"])) <= 2048
-    assert "each bar is the highest of several steps" in text_of(page)
+    assert "Each bar shows the highest of several steps" in text_of(page)
 
 
 def decode(array: Any) -> list[float]:

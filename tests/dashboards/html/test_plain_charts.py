@@ -110,7 +110,7 @@ def test_more_lines_than_can_be_told_apart_are_named_not_drawn(tmp_path: Path) -
     assert memory.figure is not None
     names = [trace.name for trace in memory.figure.data if "device" in trace.name]
     assert names == [f"torch allocated, device {device}" for device in range(8)]
-    assert "there is no room for: torch reserved." in memory.note
+    assert "because there are too many devices: torch reserved." in memory.note
 
 
 def test_one_device_is_not_numbered(tmp_path: Path) -> None:
@@ -140,4 +140,4 @@ def test_driver_calls_of_a_program_without_steps_are_drawn_by_the_second(tmp_pat
     assert work.title == "Driver calls in each second"
     assert work.figure is not None
     assert work.figure.layout.xaxis.title.text == "second"
-    assert work.note == "The shaded seconds are warm-up, which no metric counts."
+    assert work.note == "The shaded seconds are warm-up and do not count in any metric."

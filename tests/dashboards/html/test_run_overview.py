@@ -71,7 +71,7 @@ def test_server_shows_its_child_that_holds_the_memory(
     text, traces = make_page(tmp_path)
     assert "A run of 2 processes" in text
     assert "Child process 200 held the most: 1.00 GiB" in text
-    assert "200 (below)" in text
+    assert "200 (shown below)" in text
     assert "Aligned by the wall clock" in text
     assert [trace["name"] for trace in traces] == [
         "process 200, device 0",
@@ -91,8 +91,8 @@ def test_a_launcher_stands_behind_its_ranks(
         path = tmp_path / f"run.{rank}.mscope"
         record_process(path, 10 + rank, monkeypatch, rank=rank, held=held, steps=3, host=GIB)
     text, _ = make_page(tmp_path)
-    assert "10 (below)" in text
-    assert "Below is rank 0 (10)." in text
+    assert "10 (shown below)" in text
+    assert "The rest of this page is about rank 0 (10)." in text
     glance = text.partition('id="glance"')[2].partition("</section>")[0]
     assert "<strong>1.00 GiB</strong><span>peak host RSS" in glance
     assert "1.00 s" not in glance
@@ -114,7 +114,7 @@ def test_ranks_stand_on_an_axis_of_steps(tmp_path: Path, monkeypatch: pytest.Mon
     text, traces = make_page(tmp_path)
     assert "Aligned by step. By the wall clock, rank 1 (11) ended" in text
     assert "2 processes held about the same" in text
-    assert "steps that had ended" in text
+    assert "finished steps" in text
     assert [trace["name"] for trace in traces][:2] == [
         "rank 0 (10), device 0",
         "rank 1 (11), device 0",
@@ -152,7 +152,7 @@ def test_thirty_processes_leave_the_low_ones_out_and_say_so(
     for pid in range(1, 31):
         record_process(tmp_path / f"run.{pid}.mscope", pid, monkeypatch, held={0: pid << 20})
     text, traces = make_page(tmp_path)
-    assert "12 curves that stay lower are left out" in text
+    assert "Not drawn: 12 lower curves." in text
     assert len(traces) == 48
 
 

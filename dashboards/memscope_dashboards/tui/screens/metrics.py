@@ -17,7 +17,7 @@ from memscope_dashboards.tui.widgets.verdicts import ORDER, Verdicts
 
 
 class AllMetrics(LinesWidget):
-    """Name, value and definition of each metric, then the metrics without a value and why."""
+    """Name, value and definition of each metric. Metrics without a value come last."""
 
     def compose_lines(self, snapshot: Snapshot, width: int, height: int) -> list[StyledLine]:
         """See the class."""

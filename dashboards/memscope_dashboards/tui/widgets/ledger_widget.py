@@ -19,13 +19,13 @@ WORDS_WIDTH = 47
 BAR_FROM = 70
 SHARE_FROM = 50
 MAX_BAR = 40
-FEW_DEVICES = 2  # of a run on many, where there is little room
+FEW_DEVICES = 2  # shown where there is little room
 
 
 class LedgerWidget(LinesWidget):
-    """The lines of `memscope summary`, then what is partial or could not be measured.
+    """The ledger as in `memscope summary`, then what is partial or could not be measured.
 
-    ``most_rows``: show only that many lines, the largest, without reasons; 0 shows all.
+    ``most_rows``: show only this many lines, the largest ones, without reasons. 0 shows all.
     """
 
     most_rows = 0
@@ -60,9 +60,9 @@ def heading(ledger: Ledger, width: int) -> StyledLine:
 
 
 def entries(ledger: Ledger, width: int, most_rows: int = 0) -> list[StyledLine]:
-    """The lines with bytes, each below the one that it is part of; the largest where they are many.
+    """The lines that have bytes, or the ``most_rows`` largest of them.
 
-    A line is as large as what it is part of at most, so that the largest hang together.
+    A part is never larger than its parent, so a shown part always has its parent above it.
     """
     whole = max(ledger.total.bytes or 0, 1)
     known = [
@@ -76,7 +76,7 @@ def entries(ledger: Ledger, width: int, most_rows: int = 0) -> list[StyledLine]:
 
 
 def entry_line(entry: LedgerLine, depth: int, whole: int, width: int) -> StyledLine:
-    """Words, bytes, share, and a bar where there is room; ~ marks what is partial."""
+    """Words, bytes, share, and a bar if there is room. ~ marks a partial line."""
     size = entry.bytes or 0
     mark = "~" if entry.coverage == Coverage.PARTIAL and not entry.is_rest else " "
     room = (

@@ -39,7 +39,7 @@ def device_title(snapshot: Snapshot) -> str:
 
 
 def peak_line(snapshot: Snapshot) -> StyledLine:
-    """What is held now, the peak, the limit and the peak's share of it."""
+    """Allocated memory now, the peak, the limit, and the peak's share of the limit."""
     allocated = latest(snapshot, ALLOCATED)
     now: StyledLine = (
         () if allocated is None else (("now ", Role.DIM), (format_bytes(allocated), Role.TEXT))
@@ -60,7 +60,7 @@ def peak_line(snapshot: Snapshot) -> StyledLine:
 
 
 def bar_line(snapshot: Snapshot, width: int) -> StyledLine:
-    """The bar: parts as far as they are measured, then what the device has left."""
+    """The bar: the measured parts, other memory, then free memory."""
     sizes = [metric_value(snapshot, name) or 0.0 for name, *_ in PARTS]
     parts = [(size, glyph, role) for size, (_, _, glyph, role) in zip(sizes, PARTS, strict=True)]
     allocated = latest(snapshot, ALLOCATED) or sum(sizes)
@@ -71,7 +71,7 @@ def bar_line(snapshot: Snapshot, width: int) -> StyledLine:
 
 
 def bar_end(snapshot: Snapshot) -> float | None:
-    """What a full bar stands for: the limit, or the peak where that is too small to be seen."""
+    """Bytes that fill the bar: the limit, or the peak if it would be too small to see."""
     usable = snapshot.device.usable_bytes if snapshot.device else None
     peak = metric_value(snapshot, "memory.peak_bytes")
     if usable and (peak is None or peak >= usable * LEAST_SHARE):
@@ -92,7 +92,7 @@ def legend(snapshot: Snapshot, width: int) -> StyledLine:
 
 
 def is_up_to_peak(snapshot: Snapshot) -> bool:
-    """Whether the bar ends before the device's limit does."""
+    """Whether a full bar stands for the peak and not the limit."""
     usable = snapshot.device.usable_bytes if snapshot.device else None
     end = bar_end(snapshot)
     return bool(usable) and end is not None and end != usable

@@ -123,7 +123,7 @@ def step_curves(snapshot: Snapshot) -> Iterator[Curve]:
 def step_curve(
     snapshot: Snapshot, words: tuple[str, Role, str], t_ns: Array, values: Array
 ) -> Curve:
-    """``words``: label, role and unit. Steps of warm-up may stand out over the top."""
+    """``words``: label, role and unit. Warm-up steps do not count for the scale."""
     label, role, unit = words
     measured = values[-snapshot.measured_steps :] if snapshot.measured_steps else values
     return Curve(
