@@ -69,7 +69,7 @@ def render_overview(overview: RunOverview) -> str:
 def _row(process: Process, is_shown: bool) -> str:
     summary = process.summary
     cells = (
-        str(process.pid) + (" (shown below)" if is_shown else ""),
+        str(process.pid) + (" (shown)" if is_shown else ""),
         "" if process.rank is None else str(process.rank),
         process.device_words,
         _size(process.host_bytes),

@@ -43,7 +43,7 @@ def area(tops: Array, ceiling: float, height: int) -> list[str]:
 
 
 def bar(parts: Sequence[tuple[float, str, Role]], ceiling: float, width: int) -> list[Span]:
-    """``parts`` (size, glyph, role) side by side in ``width`` cells that stand for ``ceiling``."""
+    """``parts`` (size, glyph, role) side by side. ``ceiling`` fills all ``width`` cells."""
     spans, done, total = [], 0, 0.0
     for size, glyph, role in parts:
         total += max(size, 0.0)

@@ -30,11 +30,11 @@ PERIOD_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is known of a recording at one batch number.
+    """The state of a recording at one batch number.
 
-    ``summary`` is None until a header was read; ``problem`` says why nothing (more) is read;
-    ``age_s`` is the time since the newest event, by the clocks of both machines. ``own_steps``: of
-    ``steps``, those that the program itself showed; ``measured_steps`` come after warm-up.
+    ``summary`` is None until a header was read. ``problem`` says why nothing more is read.
+    ``age_s`` is the time since the newest event; it compares the clocks of both machines.
+    ``own_steps`` are the program's own steps; ``measured_steps`` of them come after warm-up.
     """
 
     path: Path

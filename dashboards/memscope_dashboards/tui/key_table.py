@@ -1,4 +1,4 @@
-"""Every key of the live view: what it does, and its words in the footer and in help.
+"""Every key of the live view: what it does, and its text in the footer and in help.
 
 A key that opens a screen names it as ``module:class`` in ``screens``; it is imported when the key
 is pressed.

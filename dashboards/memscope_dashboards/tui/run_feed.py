@@ -17,8 +17,8 @@ from memscope.errors import MemscopeError
 from memscope.reader.run_files import RunFiles, find_run
 from memscope_dashboards.tui.feed import PERIOD_S, Feed, Snapshot
 
-LOOK_S = 1.0  # between two looks for processes
-LOOK_SHARE = 0.02  # of the time, at most, goes into looking
+LOOK_S = 1.0  # between two searches for processes
+LOOK_SHARE = 0.02  # largest share of time spent on searching
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class RunFeed:
         self._problem: str | None = None
         self._look_at = 0.0
         self._shown: Path | None = None
-        self._moves = 0  # processes to go on by, asked for since the last poll
-        self._is_told = False  # which process to show
+        self._moves = 0  # how far the user moved since the last poll
+        self._has_user_chosen = False
         self._is_settled = False
         self._turn = 0
 
@@ -115,12 +115,12 @@ class RunFeed:
         """Show the process the user chose, else the one with the most memory."""
         paths = list(self._feeds)
         if self._shown not in paths:
-            self._shown, self._is_told, self._is_settled = paths[0], False, False
+            self._shown, self._has_user_chosen, self._is_settled = paths[0], False, False
         if moves := self._moves:
             self._moves -= moves
-            self._is_told = True
+            self._has_user_chosen = True
             self._shown = paths[(paths.index(self._shown) + moves) % len(paths)]
-        elif not self._is_told and (run := self._run()) is not None:
+        elif not self._has_user_chosen and (run := self._run()) is not None:
             shown = next((each for each in run.processes if each.path == str(self._shown)), None)
             if not self._is_settled or shown is None or not run.is_alike(shown):
                 self._shown = next(path for path in paths if str(path) == run.holder.path)

@@ -13,7 +13,7 @@ SIZE = (136, 36)
 
 
 def draw(recording: Path, *, size: tuple[int, int] = SIZE) -> str:
-    """The live view of ``recording`` as it stands, as SVG; ``size`` in columns and rows."""
+    """The live view of ``recording`` as SVG. ``size`` is (columns, rows)."""
     return asyncio.run(_draw(recording, size))
 
 

@@ -71,7 +71,7 @@ def test_server_shows_its_child_that_holds_the_memory(
     text, traces = make_page(tmp_path)
     assert "A run of 2 processes" in text
     assert "Child process 200 held the most: 1.00 GiB" in text
-    assert "200 (shown below)" in text
+    assert "200 (shown)" in text
     assert "Aligned by the wall clock" in text
     assert [trace["name"] for trace in traces] == [
         "process 200, device 0",
@@ -91,7 +91,7 @@ def test_a_launcher_stands_behind_its_ranks(
         path = tmp_path / f"run.{rank}.mscope"
         record_process(path, 10 + rank, monkeypatch, rank=rank, held=held, steps=3, host=GIB)
     text, _ = make_page(tmp_path)
-    assert "10 (shown below)" in text
+    assert "10 (shown)" in text
     assert "The rest of this page is about rank 0 (10)." in text
     glance = text.partition('id="glance"')[2].partition("</section>")[0]
     assert "<strong>1.00 GiB</strong><span>peak host RSS" in glance

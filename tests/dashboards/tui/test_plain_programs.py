@@ -118,7 +118,7 @@ async def test_seconds_are_no_steps(tmp_path: Path, size: tuple[int, int]) -> No
     async with live(trained(tmp_path / "run.mscope", source="second"), size) as pilot:
         await until(pilot, lambda: shown_batch(pilot) == 1)
         text = screen_text(pilot)
-        assert "the program shows none" in text
+        assert "no steps of its own" in text
         assert "last step" not in text
         assert "ms per step" not in text
 

@@ -27,8 +27,8 @@ LEDGER_ROWS = (6, 16)  # in a small terminal, in a large one
 class LiveScreen(SnapshotScreen):
     """One column in a small terminal, two in a large one.
 
-    Of a program without a residency window the ledger stands in the place of layers and weights;
-    where no device is recorded there is none.
+    A program without a residency window gets the ledger instead of layers and weights. Without a
+    recorded device there is no ledger.
     """
 
     CSS = """

@@ -24,8 +24,8 @@ class AllMetrics(LinesWidget):
         if snapshot.summary is None:
             return []
         lines = [rule("Metrics", (), width)]
-        found = snapshot.summary.metrics.values()
-        for metric in sorted(found, key=lambda metric: metric.value is None):
+        metrics = snapshot.summary.metrics.values()
+        for metric in sorted(metrics, key=lambda metric: metric.value is None):
             lines += metric_lines(metric, width)
         return lines
 

@@ -31,7 +31,7 @@ class SnapshotScreen(Screen[None]):
 
 
 class ScrollingScreen(SnapshotScreen):
-    """One column under the masthead that the keys scroll."""
+    """One scrolling column below the masthead."""
 
     CSS = """
     ScrollingScreen { layout: vertical; }
@@ -57,5 +57,5 @@ class ScrollingScreen(SnapshotScreen):
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        """The keys scroll at once."""
+        """Give the column focus, so that the keys scroll it."""
         self.query_one(VerticalScroll).focus()

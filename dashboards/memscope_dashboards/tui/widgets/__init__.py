@@ -1,1 +1,1 @@
-"""What the live view is made of: each widget turns a snapshot into lines."""
+"""The widgets of the live view. Each turns a snapshot into lines."""

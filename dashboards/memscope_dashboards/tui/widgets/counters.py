@@ -1,4 +1,4 @@
-"""The metrics that are watched while a program runs."""
+"""The main metrics of a running program."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ HELD = (
     ("container", "cgroup.used_bytes"),
 )
 TWO_COLUMNS_FROM = 64
-MOST_CELLS = 8  # where there is little room
+MOST_CELLS = 8  # when space is short
 
 Cell = tuple[str, Span]
 
 
 class Counters(LinesWidget):
-    """Metrics over the steps after warm-up, in two columns; in one, and more, where it is tall.
+    """Metrics over the steps after warm-up, in two columns, or in one if the terminal is tall.
 
-    Those of a residency window where there is one, else of torch's allocator and what is held now.
-    A metric that cannot be of such a program has no cell.
+    Shows the residency window if the program has one, else torch's allocator and memory held now.
+    A metric that does not apply to the program has no cell.
     """
 
     is_tall = False
@@ -59,14 +59,14 @@ class Counters(LinesWidget):
 
 
 def window_cells(snapshot: Snapshot) -> Iterator[Cell]:
-    """Of a program with a window."""
+    """Cells for a program with a residency window."""
     for _, label, name in WINDOW_METRICS:
         if can_exist(snapshot, name):
             yield label, metric_span(snapshot, name)
 
 
 def program_cells(snapshot: Snapshot) -> Iterator[Cell]:
-    """Of any other: without a device, nothing of the allocator's can be."""
+    """Cells for any other program. Without a device, the allocator's cells are left out."""
     for _, label, name in PROGRAM_METRICS:
         is_seen = metric_value(snapshot, name) is not None
         if is_seen or (has_device(snapshot) and can_exist(snapshot, name)):
@@ -79,16 +79,16 @@ def program_cells(snapshot: Snapshot) -> Iterator[Cell]:
 
 
 def place(snapshot: Snapshot, name: str) -> str:
-    """The device that the metric ``name`` is of, where the process used several."""
+    """The device of the metric ``name``, if the process used several."""
     metric = find_metric(snapshot, name)
     return f", {metric.device}" if metric is not None and metric.device else ""
 
 
 def step_line(snapshot: Snapshot) -> StyledLine:
-    """Number of the last step of the program's own that ended."""
+    """Number of the program's last finished step."""
     if snapshot.own_steps is None or not len(snapshot.own_steps):
         has_ended = snapshot.steps is not None and len(snapshot.steps) > 0
-        nothing = "the program shows none" if has_ended else "no step has ended"
+        nothing = "no steps of its own" if has_ended else "no step has ended"
         return ((nothing, Role.DIM),)
     return (("last step ", Role.DIM), (f"{int(snapshot.own_steps.step[-1]):,}", Role.STRONG))
 
@@ -100,7 +100,7 @@ def cell_line(cell: Cell, width: int) -> StyledLine:
 
 
 def in_two_columns(cells: Sequence[Cell], width: int) -> list[StyledLine]:
-    """Two metrics a line."""
+    """Two metrics per line."""
     column = (width - 4) // 2
     lines = [cell_line(cell, column) for cell in cells]
     return [

@@ -54,7 +54,7 @@ def legend(layers: LayerStates) -> StyledLine:
 
 
 def count(layers: LayerStates, state: str) -> str:
-    """How many layers; "?" and bytes for an upload whose layer is not known before it is over."""
+    """Number of layers; "?" and bytes while the layer of an upload is not known yet."""
     number = layers.states.count(state)
     if state != "in flight" or not layers.unnamed_bytes:
         return f"{number}"
@@ -63,7 +63,7 @@ def count(layers: LayerStates, state: str) -> str:
 
 
 def strip_row(states: Sequence[str], cell: int) -> StyledLine:
-    """One row of cells, ``cell`` wide, the last column of each left blank where there is room."""
+    """One row of cells, each ``cell`` wide, with a blank between them if there is room."""
     blank = " " if cell > 1 else ""
     spans = []
     for state in states:

@@ -19,7 +19,7 @@ WORDS_WIDTH = 47
 BAR_FROM = 70
 SHARE_FROM = 50
 MAX_BAR = 40
-FEW_DEVICES = 2  # shown where there is little room
+FEW_DEVICES = 2  # shown when space is short
 
 
 class LedgerWidget(LinesWidget):

@@ -34,7 +34,7 @@ READINGS = {
     "residency.in_flight_bytes": ("in flight", Role.COUNT, 9),
 }
 UNKNOWN_RANK = 8
-OTHER_DEVICE = 10  # on top of a reading's rank
+OTHER_DEVICE = 10  # added to a reading's rank
 LABEL_WIDTH = 12
 VALUES_WIDTH = 31
 MAX_CHART_HEIGHT = 6
@@ -43,7 +43,7 @@ CHART_ROWS = 4
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One curve: times, values, the value that fills the chart, and the words beside it.
+    """One curve: times, values, the value that fills the chart, and the text beside it.
 
     Curves with a low ``rank`` are kept when space is short.
     """
