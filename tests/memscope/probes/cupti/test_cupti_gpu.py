@@ -15,7 +15,7 @@ from tests.memscope.launch.programs import run_process
 from tests.memscope.probes.torch.ledgers import assert_adds_up, read_ledger, size
 
 # Alone: the processes of other tests come and go between two readings of one ledger.
-pytestmark = pytest.mark.gpu(alone=True)
+pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
 
 MIB, GIB = 1 << 20, 1 << 30
