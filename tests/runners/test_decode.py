@@ -147,8 +147,8 @@ def test_a_limit_too_small_is_an_oom_with_its_metrics(
         timeline = read_timeline(recording)
         assert recording.state.name == "complete"
     assert len(timeline.ooms) == 1
-    assert timeline.ooms[0].metrics["limit"] == 900_000
-    assert 0 < timeline.ooms[0].metrics["allocated"] <= 900_000
+    assert timeline.ooms[0].counters["limit"] == 900_000
+    assert 0 < timeline.ooms[0].counters["allocated"] <= 900_000
 
 
 def test_the_keep_that_the_oom_names_does_fit(tiny: CheckpointSource, tmp_path: Path) -> None:

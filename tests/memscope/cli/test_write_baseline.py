@@ -119,7 +119,7 @@ def test_what_is_no_baseline_is_not_replaced_by_one(
     path.write_text(text)
     found = memscope("check", whole, "--write-baseline", path, "--force")
     assert (found.code, path.read_text()) == (2, text)
-    assert "Name another file, or remove this one first." in found.err
+    assert "Name another file, or delete this one first." in found.err
     assert found.err.count("\n") == 1
 
 

@@ -19,7 +19,7 @@ def test_python_says_it_and_nothing_is_left(tmp_path: Path, name: str) -> None:
     ended = record(tmp_path, name, "-o", "x")
     assert (ended.code, ended.out, ended.err) == (plain.code, plain.out, plain.err)
     assert ended.code != 0
-    assert ended.said == (f"memscope: nothing was recorded: there is no file {name}.\n",)
+    assert ended.said == (f"memscope: nothing was recorded: the file {name} does not exist.\n",)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -79,6 +79,6 @@ def test_the_corrected_command_finds_the_name_free(tmp_path: Path) -> None:
     path = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
     ended = record(tmp_path, "--", python.name, "trian.py", PATH=path)
     assert ended.code == 2
-    assert ended.said == ("memscope: nothing was recorded: there is no file trian.py.\n",)
+    assert ended.said == ("memscope: nothing was recorded: the file trian.py does not exist.\n",)
     assert record(tmp_path, "--", python.name, "train.py", PATH=path).out == "ran\n"
     assert (tmp_path / "run.mscope").exists()

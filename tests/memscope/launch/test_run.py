@@ -93,7 +93,7 @@ def test_what_is_no_python_is_said_to_be_unrecorded(tmp_path: Path) -> None:
     [
         ([], "needs a command"),
         (["--", "no-such-program"], "no program"),
-        (["--report", "no/such/report.html", "x.py"], "no folder no/such"),
+        (["--report", "no/such/report.html", "x.py"], "folder no/such does not exist"),
     ],
 )
 def test_wrong_use_is_found_before_the_start(

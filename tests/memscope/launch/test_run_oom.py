@@ -42,7 +42,7 @@ def test_program_that_dies_of_it_is_as_without(source: str, diagnosis: str, tmp_
 def test_history_of_nothing_is_refused(tmp_path: Path) -> None:
     ended = record(tmp_path, "--history", "0", "-c", "print(1)")
     assert (ended.code, ended.out) == (2, "")
-    assert "--history 0 keeps nothing." in "".join(ended.said) + ended.err
+    assert "--history 0 records nothing." in "".join(ended.said) + ended.err
 
 
 def test_killed_program_makes_explain_partial(tmp_path: Path) -> None:

@@ -208,7 +208,9 @@ def test_writing_anew_names_what_is_no_longer_in_it(
     assert READING not in (pytester.path / "base.toml").read_text()
 
 
-@pytest.mark.parametrize(("name", "problem"), [("no/b.toml", "no folder"), (".", "is a folder")])
+@pytest.mark.parametrize(
+    ("name", "problem"), [("no/b.toml", "does not exist"), (".", "is a folder")]
+)
 def test_a_place_for_no_baseline_is_found_before_tests_run(
     run_tests: RunTests, name: str, problem: str
 ) -> None:

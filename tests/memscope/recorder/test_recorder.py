@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from memscope.analysis.summary.sentence import SentenceKind
 from memscope.analysis.summary.sentences import write_sentences
 from memscope.analysis.timeline.read import read_timeline
 from memscope.errors import MemscopeError
@@ -476,4 +477,7 @@ def test_an_event_that_cannot_be_encoded_is_left_out_and_counted(tmp_path: Path)
     assert timeline.fact("recorder.refused", "rows") == 3
     assert 10 < len(timeline.fact("recorder.refused", "reason")) <= 200
     sentences = write_sentences(timeline, recording.state)
-    assert any(each.text.startswith("3 events that the program emitted") for each in sentences)
+    assert any(
+        each.kind is SentenceKind.REFUSED_EVENTS and each.text.startswith("3 events")
+        for each in sentences
+    )

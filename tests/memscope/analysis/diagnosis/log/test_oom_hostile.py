@@ -90,7 +90,7 @@ def test_a_tpu_whose_request_cannot_be_read_says_what_was_free() -> None:
     )
     assert found.diagnosis == "unknown"
     assert "1.25 GiB was free on the device" in found.why
-    assert "asked for is not in the text" in found.why
+    assert "does not say how much was requested" in found.why
 
 
 def test_a_budget_of_nothing_tells_no_size_of_the_card() -> None:
