@@ -41,6 +41,8 @@ def _format_number(key: str, value: float) -> str:
         return format_bytes(value)
     if is_measure and key.endswith("_ns"):
         return format_seconds(value / 1e9)
+    if is_measure and key.endswith("_bytes_per_s"):
+        return f"{format_bytes(int(value))}/s"
     if is_measure and key.endswith("_s"):
         return format_seconds(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"

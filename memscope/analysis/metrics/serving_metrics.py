@@ -34,7 +34,7 @@ OOM_METRICS = (
     MetricDefinition(
         "oom.engine_count",
         "errors",
-        "out-of-memory errors of the engine",
+        "out-of-memory errors, without requests that a server rejected",
         lambda results: _engine_ooms(results.timeline),
         "the whole recording",
         "programs that record out-of-memory errors",

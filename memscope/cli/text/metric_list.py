@@ -59,7 +59,9 @@ def _baseline(row: MetricDefinition) -> str:
         return ""
     if row.repeats == IN_NO_OTHER_RUN:
         return "Baselines do not hold it, because it differs from run to run."
-    of_tests = " All tests share one process, so a test needs a limit that names it."
+    of_tests = (
+        " All tests share one process, so a baseline holds it only for tests with a limit on it."
+    )
     return f"A baseline holds {row.repeats}.{of_tests if row.is_of_process else ''}"
 
 

@@ -88,7 +88,7 @@ def _versions(summary: Summary) -> str:
 
 
 def _steps(summary: Summary) -> str:
-    """ "40 optimizer steps (the first is warm-up). 14 earlier steps are ignored." """
+    """ "40 optimizer steps (the first is warm-up). 14 steps before them are ignored." """
     ignored = summary.other_steps
     count = summary.steps - ignored
     warmup = min(summary.warmup_steps - ignored, count)
@@ -104,5 +104,6 @@ def _steps(summary: Summary) -> str:
         text = f"{text} ({first})"
     if not ignored:
         return f"{text}."
-    earlier = "1 earlier step is" if ignored == 1 else f"{ignored:,} earlier steps are"
-    return f"{text}. {earlier} ignored."
+    earlier = "1 step" if ignored == 1 else f"{ignored:,} steps"
+    verb = "is" if ignored == 1 else "are"
+    return f"{text}. {earlier} before the program's own {verb} ignored."

@@ -13,6 +13,7 @@ from memscope_dashboards.html.facts import format_fact
         ("weights_bytes", 3 << 30, "3.00 GiB"),
         ("link_ns", 2_000_000, "2.00 ms"),
         ("load_s", 90, "1 min 30 s"),
+        ("pinned_bytes_per_s", 3 << 30, "3.00 GiB/s"),
         ("weights_bytes", 10**400, f"{10**400:,}"),
         ("link_ns", -(10**400), f"{-(10**400):,}"),
         ("load_s", float("inf"), "inf"),
