@@ -107,8 +107,11 @@ def _growth_unit(text: str) -> str:
 
 
 def _written_unit(written: str) -> str:
-    """The metrics' unit for a written unit. An unknown unit is returned unchanged."""
-    if written.upper() in BYTE_UNITS:
+    """The metrics' unit for a written unit. An unknown unit is returned unchanged.
+
+    K, M, G and T alone may count anything ("345 K" tokens): only a metric in bytes makes them sizes.
+    """
+    if written.upper() in BYTE_UNITS and written.upper() not in ("K", "M", "G", "T"):
         return "bytes"
     if written.upper() in TIME_UNITS_S:
         return "s"
