@@ -279,3 +279,9 @@ def test_advice_names_the_recording_and_the_place_to_look(limit: str, words: str
         if each.is_named
     )
     assert words in found.advise("a run.mscope")
+
+
+@pytest.mark.parametrize("written", ["300K", "5 m", "1 G", "2 t"])
+def test_a_letter_alone_is_a_size_of_metrics_in_bytes_only(written: str) -> None:
+    assert parse_limit(f"tokens.peak <= {written}").unit == written[-1]
+    assert parse_limit(f"memory.peak_bytes <= {written}").unit == "bytes"
