@@ -109,7 +109,7 @@ def _growth_unit(text: str) -> str:
 def _written_unit(written: str) -> str:
     """The metrics' unit for a written unit. An unknown unit is returned unchanged.
 
-    K, M, G and T alone may count anything ("345 K" tokens). They are sizes of metrics in bytes only.
+    K, M, G and T alone may count anything ("345 K" tokens). They are sizes only in bytes.
     """
     if written.upper() in BYTE_UNITS and written.upper() not in ("K", "M", "G", "T"):
         return "bytes"
