@@ -104,7 +104,8 @@ class ResidencyMapFold:
         steps = self._steps[:columns]
         shares = np.full_like(entries, np.nan)
         np.divide(entries, steps * per_layer, out=shares, where=steps > 0)
-        first = (self._first or 0) + np.arange(columns) * self._width
+        begin = (self._first or 0) - timeline.first_own_step
+        first = begin + np.arange(columns) * self._width
         return ResidencyMap(np.minimum(shares, 1.0), first, first + self._width - 1, self._width)
 
     def _columns(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
