@@ -31,8 +31,7 @@ class Summary:
 
     ``devices``: by index, as the program named them or torch used them. ``device_peaks``: GPU → the
     most held there; empty where not measured. ``host_bytes``: the most resident on the host.
-    ``own_steps``: of ``steps``, those that the program itself showed, the first of which has the
-    number ``first_step``.
+    ``own_steps``: the number of ``steps`` that the program itself showed.
     """
 
     header: Header
@@ -50,7 +49,6 @@ class Summary:
     events: int
     steps: int
     own_steps: int
-    first_step: int | None
     warmup_steps: int
     other_steps: int
     step_counts: StepCounts
@@ -135,7 +133,6 @@ def summarize(
         events=timeline.events,
         steps=len(timeline.steps),
         own_steps=len(own),
-        first_step=int(own.step[0]) if len(own) else None,
         warmup_steps=timeline.warmup_steps,
         other_steps=timeline.other_steps,
         step_counts=timeline.step_counts,

@@ -37,17 +37,16 @@ def read_timeline(
 
 def batches_at(recording: Recording, at: str) -> Iterator[Batch]:
     """The batches of ``recording`` up to ``at``. Raises MemscopeError if ``at`` is not in it."""
-    moment = parse_moment(at)
+    moment, first = parse_moment(at), 0
     if moment.kind == "peak":
-        timeline = read_timeline(recording)
-        moment = find_peak(recording, timeline)
+        moment = find_peak(recording, read_timeline(recording))  # in recorded numbers
+    elif moment.kind == "step":
+        first = find_first_own(recording.batches())
     if moment.kind == "batch":
         check_batch(moment, recording.state.batches)
         return recording.batches(moment.value)
     if moment.kind == "end":
         return recording.batches()
-    is_numbered = parse_moment(at).kind == "step"
-    first = find_first_own(recording.batches()) if is_numbered else 0
     return batches_until(recording.batches(), moment, first_step=first)
 
 

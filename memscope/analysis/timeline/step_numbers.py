@@ -20,6 +20,7 @@ from memscope.facts import Fact, RunKind, StepSource
 from memscope.format.batch import Batch
 
 Numbers = npt.NDArray[np.int64]
+LAST_NUMBER = (1 << 63) - 1  # the largest that a column holds
 
 
 class StepKind(StrEnum):
@@ -34,18 +35,16 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepCounts:
-    """The number of steps that have ended, by kind.
+    """The number of steps that have ended.
 
-    ``ended``: steps of ``kind``; the first ``warmup`` of them are warm-up. ``ignored``: earlier
-    steps of ``ignored_kind``, which have no number. A kind is None if the recording does not
-    say.
+    ``ended``: steps of ``kind``, which is None if the recording does not say; the first ``warmup``
+    of them are warm-up. ``ignored``: earlier steps of other kinds.
     """
 
     kind: StepKind | None
     ended: int
     warmup: int
     ignored: int
-    ignored_kind: StepKind | None
 
 
 class StepSourceFold:
@@ -53,15 +52,13 @@ class StepSourceFold:
 
     def __init__(self) -> None:
         self.source: Any = None
-        self.earlier_source: Any = None
         self.other_steps = 0  # steps that had ended when ``source`` took over
         self.since_ns = 0  # time when ``source`` took over
 
     def change(self, source: object, t_ns: int, ended: int) -> None:
         """Steps come from ``source`` after ``t_ns``, when ``ended`` steps have ended."""
         if source != self.source:
-            self.source, self.earlier_source = source, self.source
-            self.since_ns, self.other_steps = t_ns, ended
+            self.source, self.since_ns, self.other_steps = source, t_ns, ended
 
 
 def step_kind(source: object, facts: dict[str, Any]) -> StepKind | None:
@@ -87,7 +84,7 @@ def first_own_number(recorded: Numbers, other_steps: int) -> int:
         return 0
     if len(recorded) > other_steps:
         return int(recorded[other_steps])
-    return int(recorded[-1]) + 1
+    return min(int(recorded[-1]) + 1, LAST_NUMBER)
 
 
 def find_first_own(batches: Iterable[Batch]) -> int:

@@ -159,7 +159,6 @@ class Timeline:
             ended=ended,
             warmup=min(self.warmup_steps - self.other_steps, ended),
             ignored=self.other_steps,
-            ignored_kind=step_kind(said.earlier_source, self.facts) if self.other_steps else None,
         )
 
     @property

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from memscope.analysis.summary.no_device import metrics_without_device
 from memscope.analysis.timeline.facts import read_model, read_policy, read_versions
+from memscope.analysis.timeline.step_numbers import StepKind
 from memscope.cli.text.columns import align
-from memscope.facts import Fact, StepSource
 from memscope.text import clean
 from memscope.units import format_bytes
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from memscope.analysis.timeline.facts import Device
 
 MOST_VERSIONS = 8
-_STEP_NAMES: dict[str, str] = {
-    StepSource.OPTIMIZER: "optimizer step",
-    StepSource.FORWARD: "forward step",
-    StepSource.SECOND: "one-second step",
+_STEP_NAMES: dict[StepKind | None, str] = {
+    StepKind.OPTIMIZER: "optimizer step",
+    StepKind.FORWARD: "forward step",
+    StepKind.SECOND: "one-second step",
 }
 
 
@@ -89,21 +89,17 @@ def _versions(summary: Summary) -> str:
 
 def _steps(summary: Summary) -> str:
     """ "40 optimizer steps (the first is warm-up). 14 steps before them are ignored." """
-    ignored = summary.other_steps
-    count = summary.steps - ignored
-    warmup = min(summary.warmup_steps - ignored, count)
-    source = summary.facts.get(Fact.STEP_SOURCE)
     if not summary.steps:
         return "none has ended"
-    name = _STEP_NAMES.get(str(source), "step")
-    text = f"{count:,} {name}{'' if count == 1 else 's'}"
-    if source == StepSource.SECOND:
+    counts = summary.step_counts
+    name = _STEP_NAMES.get(counts.kind, "step")
+    text = f"{counts.ended:,} {name}{'' if counts.ended == 1 else 's'}"
+    if counts.kind is StepKind.SECOND:
         return f"{text} (the program shows no steps of its own)."
-    if warmup > 0:
-        first = "the first is warm-up" if warmup == 1 else f"the first {warmup:,} are warm-up"
-        text = f"{text} ({first})"
-    if not ignored:
+    if counts.warmup > 0:
+        several = f"the first {counts.warmup:,} are warm-up"
+        text += f" ({'the first is warm-up' if counts.warmup == 1 else several})"
+    if not counts.ignored:
         return f"{text}."
-    earlier = "1 step" if ignored == 1 else f"{ignored:,} steps"
-    verb = "is" if ignored == 1 else "are"
-    return f"{text}. {earlier} before the program's own {verb} ignored."
+    earlier = "1 step before them is" if counts.ignored == 1 else None
+    return f"{text}. {earlier or f'{counts.ignored:,} steps before them are'} ignored."

@@ -24,7 +24,7 @@ def test_the_first_own_step_is_step_0() -> None:
     timeline = fold(training(seconds=14, steps=40))
     assert timeline.own_steps.step.tolist() == list(range(40))
     assert timeline.steps.step[0] == -14
-    assert timeline.step_counts == StepCounts(StepKind.OPTIMIZER, 40, 1, 14, StepKind.SECOND)
+    assert timeline.step_counts == StepCounts(StepKind.OPTIMIZER, 40, 1, 14)
 
 
 def test_a_skipped_number_does_not_move_the_first_own_step() -> None:
@@ -32,6 +32,13 @@ def test_a_skipped_number_does_not_move_the_first_own_step() -> None:
     rows += [fact("run.step_source", "watch"), event(Kind.STEP, 3, step=2)]
     timeline = fold(rows)
     assert (timeline.first_own_step, timeline.own_steps.step.tolist()) == (2, [0])
+
+
+def test_a_step_with_the_largest_number_leaves_the_next_one_countable() -> None:
+    rows = [event(Kind.STEP, 1, step=(1 << 63) - 1), fact("run.step_source", "second")]
+    timeline = fold(rows)
+    assert len(timeline.steps) == 1
+    assert timeline.step_counts == StepCounts(StepKind.SECOND, 0, 0, 1)
 
 
 def test_errors_and_marks_have_the_number_of_their_step() -> None:
@@ -58,7 +65,7 @@ def test_errors_and_marks_have_the_number_of_their_step() -> None:
 )
 def test_kind_of_steps(source: str, extra: list[Event], kind: StepKind | None) -> None:
     rows = [*extra, fact("run.step_source", source), event(Kind.STEP, 1, step=0)]
-    assert fold(rows).step_counts == StepCounts(kind, 1, 1, 0, None)
+    assert fold(rows).step_counts == StepCounts(kind, 1, 1, 0)
 
 
 @pytest.mark.parametrize("split", [1, 3, 100])
