@@ -7,10 +7,14 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from benchmarks.allocators import measure_geometries
 from memscope_runners.checkpoint.fetch import open_model
 from memscope_runners.memory.device import HostDevice
 from tests.paths import ROOT
+
+pytestmark = pytest.mark.slow
 
 QUICK = ["--model", "synthetic:tiny", "--device", "host", "--tokens", "4", "--rounds", "1"]
 

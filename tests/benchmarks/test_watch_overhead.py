@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
@@ -14,7 +16,6 @@ from benchmarks import watch_overhead  # noqa: E402
 from memscope.cli.bench import run_script  # noqa: E402
 
 
-@pytest.mark.slow
 def test_every_variant_runs_over_the_same_weights_or_says_why_not(monkeypatch):
     monkeypatch.setattr(watch_overhead, "COMPARED_TURNS", 2)
     found = watch_overhead.measure(rounds=1, tokens=4, device="cpu", progress=lambda *_: None)

@@ -43,6 +43,7 @@ def test_generate_has_a_step_a_token_and_its_kv_is_no_leak(tmp_path):
     assert not any(each["kind"] == "leak" for each in summary["sentences"])
 
 
+@pytest.mark.slow
 def test_training_has_a_step_an_optimizer_step(tmp_path):
     summary = run_example("train", tmp_path / "run.mscope")
     assert summary["steps"] == 60

@@ -65,6 +65,7 @@ def value(summary: Summary, name: str) -> float | None:
     return summary.metrics[name].value
 
 
+@pytest.mark.slow
 def test_no_setting_changes_a_bit_of_the_tiny_model(tiny: CheckpointSource, tmp_path: Path) -> None:
     expected = None
     for policy, keep in windows(tiny.config.layers):

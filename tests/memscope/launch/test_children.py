@@ -12,6 +12,8 @@ import pytest
 from memscope.reader.recording import Recording
 from tests.memscope.launch.programs import PYTHON, ROOT, marks_of, record, run_process
 
+pytestmark = pytest.mark.slow
+
 ASK = "import memscope, os\ndef ask(): memscope.active_recorder().mark(f'by {os.getpid()}')\n"
 USE_CUDA = (
     "import torch\n"
@@ -168,7 +170,6 @@ def test_verbs_do_not_record_themselves(installed: Path, tmp_path: Path) -> None
     assert not list(tmp_path.glob("*.mscope"))
 
 
-@pytest.mark.slow
 def test_torchrun_gives_each_rank_a_file_of_one_run(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     (tmp_path / "train.py").write_text(

@@ -13,6 +13,8 @@ from tests.memscope.launch.programs import facts_of, record, steps_of
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.slow
+
 MODEL = (
     "import sys, time, torch\n"
     "torch.set_num_threads(1)\n"
@@ -87,7 +89,6 @@ def test_marked_steps_come_before_all(tmp_path: Path) -> None:
     assert steps == 10
 
 
-@pytest.mark.slow
 def test_compiled_program_is_not_hooked(tmp_path: Path) -> None:
     steps, source = run_loop(
         tmp_path,

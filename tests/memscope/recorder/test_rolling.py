@@ -20,6 +20,8 @@ from memscope.reader.run_files import find_run
 from memscope.recorder.recorder import Recorder
 from memscope.recorder.segments import Segments
 
+pytestmark = pytest.mark.slow
+
 AHEAD = 3000  # rows, some four segments, that may be written before a follower has seen them
 
 # Segments of 32 KiB, some a second; the number of a row stands in its bytes. Who holds its stdin
@@ -54,7 +56,6 @@ def await_files(path: Path, count: int) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.slow
 def test_kill_9_at_random_moments_of_a_chain_loses_at_most_a_second(tmp_path: Path) -> None:
     generator, rolls = random.Random(3), 0
     for number in range(10):

@@ -137,6 +137,7 @@ def test_any_sequence_reads_as_a_plain_list_says(
     model.check(path, is_running=False)
 
 
+@pytest.mark.slow
 def test_the_end_is_whole_older_events_are_sums_and_the_oldest_gone(tmp_path: Path) -> None:
     segments = Segments(tmp_path / "run.mscope", LIMIT, 0)
     number = 0

@@ -22,6 +22,7 @@ from memscope_runners.checkpoint.fetch import open_model
 from memscope_runners.settings import Settings
 
 
+@pytest.mark.slow
 def test_halves_take_turns_and_all_rows_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder_overhead, "HALF_SECONDS", 0.01)
     monkeypatch.setattr(recorder_overhead, "IDLE_SECONDS", 0.2)

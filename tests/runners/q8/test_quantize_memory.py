@@ -35,6 +35,7 @@ print(json.dumps(status("VmHWM") - before))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc and madvise are Linux's")
 def test_a_sharded_checkpoint_takes_no_more_than_a_slab_and_a_shard(tmp_path: Path) -> None:
     small, large, target = (tmp_path / name for name in ("small", "large", "q8"))
